@@ -1,0 +1,52 @@
+# Everything starts here. Needs make and Python 3.11 or newer; `make` alone lists the targets.
+# Paths are relative on purpose: make cannot quote a prerequisite, and a checkout may lie under a path with spaces.
+
+PYTHON ?= python3
+SHELL := /bin/sh
+RUN := .venv/bin/python
+# How many processes run the tests, and whether system packages may be installed for them.
+JOBS ?= 2
+SYSTEM ?= yes
+# Added to pytest's arguments: make test ARGS="-k lease"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test check bench derive format lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+
+# Runs each time and returns at once when the stamp in .venv matches the lock files.
+setup: ## make .venv and install the lock files into it
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { echo 'set-up: "$(PYTHON)" was not found; install Python 3.11 or newer, or name one: make PYTHON=python3.12' >&2; exit 1; }
+	@"$(PYTHON)" tools/set_up.py
+
+demo: setup ## run the support desk from request to receipt and check what was seen
+	@AI_ACTIONS_ENABLED=true $(RUN) -m examples.support_desk.demo
+
+serve: setup ## run the support desk with its neighbours until stopped
+	@AI_ACTIONS_ENABLED=true $(RUN) -m examples.support_desk.demo --stay
+
+test: setup ## run the tests
+	@if [ "$(SYSTEM)" = yes ]; then $(RUN) -m tools.system; fi
+	@$(RUN) -m pytest -n $(JOBS) $(ARGS)
+
+check: setup ## lint, types, layers, sizes, derived files, and what no file may hold
+	@$(RUN) -m tools.check
+
+bench: setup ## measure, and print the table
+	@$(RUN) -m bench.run $(ARGS)
+
+derive: setup ## rewrite what is derived from the model, the settings and the guarantees
+	@$(RUN) -m tools.derive
+
+format: setup ## let ruff format and fix
+	@$(RUN) -m ruff format .
+	@$(RUN) -m ruff check --fix .
+
+lock: setup ## resolve pyproject.toml again, without index addresses in the result
+	@$(RUN) -m tools.lock $(ARGS)
+
+clean: ## remove .venv, caches and build products, but no state (.deedbox)
+	@rm -rf .venv .make build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache src/deedbox.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,169 @@
+"""What the built-in connectors are told by settings: destinations and credentials, never taken from a payload."""
+
+import re
+from typing import Literal, Protocol, Self, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from deedbox.connectors.addresses import check_mail_address, mail_domain
+from deedbox.egress import EgressPolicy, EgressRefused, check_url, parse_host
+
+_HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+# Headers that say where a request goes, how long it is or which effect it is belong to Deedbox alone.
+_OWN_HEADERS = frozenset(
+    {"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key", "accept-encoding", "expect"}
+)
+
+
+class SmtpConfig(BaseModel):
+    """The mail server that `Smtp()` hands mail to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str
+    port: int = Field(default=587, ge=1, le=65535)
+    sender: str = Field(description="The address that mail comes from, and that bounces go to.")
+    sender_name: str | None = Field(default=None, max_length=100)
+    security: Literal["none", "starttls", "tls"] = "starttls"
+    username: str | None = None
+    password: SecretStr | None = None
+    message_domain: str | None = Field(default=None, description="Right side of Message-ID; default the sender's domain.")
+    ca_file: str | None = Field(default=None, description="Certificates to trust besides the system's.")
+
+    @field_validator("host")
+    @classmethod
+    def _plain_host(cls, value: str) -> str:
+        return _host(value)
+
+    @field_validator("sender")
+    @classmethod
+    def _plain_sender(cls, value: str) -> str:
+        return check_mail_address(value)
+
+    @field_validator("sender_name")
+    @classmethod
+    def _plain_name(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            raise ValueError("sender_name: must be printable and in one line")
+        return value
+
+    @field_validator("message_domain")
+    @classmethod
+    def _plain_domain(cls, value: str | None) -> str | None:
+        return None if value is None else _host(value)
+
+    @model_validator(mode="after")
+    def _credentials(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password: set both or neither")
+        if self.username is not None and self.security == "none":
+            raise ValueError("username: a password is not sent over a connection without TLS")
+        return self
+
+    @property
+    def domain(self) -> str:
+        """The right side of Message-ID, and the name said in EHLO."""
+        return self.message_domain or mail_domain(self.sender)
+
+
+class HttpTargetConfig(BaseModel):
+    """One named destination of `Http()`, and what it declares about itself.
+
+    What declares nothing is `blind`. `native_key` counts only with `proven`, which says when and by whom the target
+    passed the conformance run; until then an ambiguous end is `unknown`. `look_up` is a path with `{key}` in it; its
+    404 is believed for `searchable` targets, and for others only with `conclusive`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")
+    base_url: str
+    bearer: SecretStr | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    capability: Literal["blind", "native_key", "searchable"] = "blind"
+    proven: str | None = Field(default=None, min_length=1, description="Date and person of the passed conformance run.")
+    key_ttl_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="How long the target knows a key.")
+    look_up: str | None = None
+    conclusive: bool = False
+    receipt_id: str = Field(default="id", min_length=1, description="Field of the answer that names the created thing.")
+    not_taken: frozenset[int] = Field(default=frozenset(), description="5xx statuses after which surely nothing was done.")
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, value: str) -> str:
+        try:
+            url = check_url(value)
+        except EgressRefused as error:
+            raise ValueError(error.message) from error
+        if url.query or url.fragment:
+            raise ValueError("base_url: must not have a query or a fragment")
+        return value.rstrip("/")
+
+    @field_validator("bearer")
+    @classmethod
+    def _plain_bearer(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _VALUE.fullmatch(value.get_secret_value()):
+            raise ValueError("bearer: must be printable ASCII in one line")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _plain_headers(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, secret in value.items():
+            if not _HEADER.fullmatch(name) or name.lower() in _OWN_HEADERS:
+                raise ValueError(f"headers: {name!r} cannot be set")
+            if not _VALUE.fullmatch(secret.get_secret_value()):
+                raise ValueError(f"headers: the value of {name!r} must be printable ASCII in one line")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """A rule without the one it needs stops the start, instead of being dropped in silence."""
+        if self.bearer is not None and any(name.lower() == "authorization" for name in self.headers):
+            raise ValueError("bearer: headers already carry an Authorization")
+        if self.look_up is not None and (not self.look_up.startswith("/") or "{key}" not in self.look_up):
+            raise ValueError("look_up: must be a path that begins with / and has {key} in it")
+        if self.look_up is None and (self.capability == "searchable" or self.conclusive):
+            raise ValueError("look_up: needed by a searchable or conclusive target")
+        if self.capability == "native_key" and self.key_ttl_s is None:
+            raise ValueError("key_ttl_s: needed by a native_key target")
+        if any(not 500 <= status <= 599 for status in self.not_taken):
+            raise ValueError("not_taken: only 5xx statuses can be listed")
+        return self
+
+
+class ConnectorSettings(BaseModel):
+    """Everything the built-in connectors are bound to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    smtp: SmtpConfig | None = None
+    http: tuple[HttpTargetConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [target.name for target in self.http]
+        if len(set(names)) != len(names):
+            raise ValueError("http: two targets have the same name")
+        return self
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A connector that wiring gives settings and the egress policy before use, and closes at the end."""
+
+    def bind(self, settings: ConnectorSettings, egress: EgressPolicy) -> None:
+        """Take settings; called once per process before any other method. Raises ValueError where they do not fit."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what is open."""
+        ...
+
+
+def _host(value: str) -> str:
+    try:
+        return str(parse_host(value))
+    except EgressRefused as error:
+        raise ValueError(error.message) from error

@@ -1,0 +1,1 @@
+"""Performing authorised effects once, or saying that it is not known."""

@@ -1,0 +1,206 @@
+"""The HTTP transport under every outgoing call: URLs checked, addresses checked and pinned, answers bounded."""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpcore2
+import httpx2
+
+from deedbox.egress.address import EgressPolicy, parse_host
+from deedbox.egress.dial import connect_first, resolve
+from deedbox.egress.failures import EgressRefused, NotSent
+
+CONNECT_S = 30.0  # seconds for resolving and connecting where the caller set no limit of its own
+_BAD_IN_URL = re.compile(r"[\x00-\x20\x7f\\]")
+_ERRORS: tuple[tuple[type[Exception], type[httpx2.TransportError]], ...] = (
+    # The most specific first: the first that fits is taken.
+    (httpcore2.ConnectTimeout, httpx2.ConnectTimeout),
+    (httpcore2.ReadTimeout, httpx2.ReadTimeout),
+    (httpcore2.WriteTimeout, httpx2.WriteTimeout),
+    (httpcore2.PoolTimeout, httpx2.PoolTimeout),
+    (httpcore2.TimeoutException, httpx2.ReadTimeout),
+    (httpcore2.ConnectError, httpx2.ConnectError),
+    (httpcore2.ReadError, httpx2.ReadError),
+    (httpcore2.WriteError, httpx2.WriteError),
+    (httpcore2.NetworkError, httpx2.NetworkError),
+    (httpcore2.LocalProtocolError, httpx2.LocalProtocolError),
+    (httpcore2.ProtocolError, httpx2.RemoteProtocolError),
+    (httpcore2.UnsupportedProtocol, httpx2.UnsupportedProtocol),
+)
+
+
+@contextmanager
+def _as_httpx() -> Generator[None]:
+    """Give callers the exceptions of the library they know; ours pass unchanged."""
+    try:
+        yield
+    except Exception as error:
+        for core, ours in _ERRORS:
+            if isinstance(error, core):
+                raise ours(str(error)) from error
+        raise
+
+
+def check_url(url: str) -> httpx2.URL:
+    """The parsed URL, or EgressRefused for one that is not plain http(s) to a plain host.
+
+    Refused are other schemes, userinfo, blanks, control characters and backslashes anywhere, and the odd spellings of
+    addresses that `parse_host` refuses.
+    """
+    if _BAD_IN_URL.search(url):
+        raise EgressRefused("The URL has a blank, a control character or a backslash in it.")
+    try:
+        split = urlsplit(url)
+        parsed = httpx2.URL(url)
+    except (ValueError, httpx2.InvalidURL):
+        raise EgressRefused("The URL cannot be read.") from None
+    if parsed.scheme not in {"http", "https"}:
+        raise EgressRefused("Only http and https URLs can be reached.")
+    if parsed.userinfo or "@" in split.netloc:
+        raise EgressRefused("A URL with a user name or a password in it is refused.")
+    host = parsed.raw_host.decode("ascii")
+    if not split.netloc.isascii():
+        raise EgressRefused("A host name outside ASCII is refused; write its xn-- form.")
+    if (split.hostname or "") != host.lower():
+        # Two parsers that disagree about the host are how such checks are got round.
+        raise EgressRefused("The host of the URL can be read in two ways.")
+    parse_host(host)
+    return parsed
+
+
+class _PinnedBackend(httpcore2.AsyncNetworkBackend):
+    """Opens connections to checked addresses only; TLS and the Host header keep the name."""
+
+    def __init__(self, policy: EgressPolicy) -> None:
+        self._policy = policy
+        # The library types this class as empty where anyio may be missing; here anyio is always there.
+        self._inner = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the library's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        until = monotonic() + (CONNECT_S if timeout is None else timeout)
+        try:
+            async with asyncio.timeout(until - monotonic()):
+                addresses = await resolve(host, port, self._policy)
+        except TimeoutError as error:
+            raise NotSent("dns_timeout", "The name was not resolved in time.", phase="resolve") from error
+
+        async def connect(address: str) -> httpcore2.AsyncNetworkStream:
+            return await self._inner.connect_tcp(address, port, None, local_address, socket_options)
+
+        return await connect_first(
+            addresses, until - monotonic(), connect, errors=(OSError, httpcore2.ConnectError, httpcore2.ConnectTimeout)
+        )
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 -- the library's signature
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        raise EgressRefused("Local sockets cannot be reached through egress.")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """An answer's bytes, up to a cap and until a moment of the monotonic clock."""
+
+    def __init__(self, parts: AsyncIterable[bytes], *, cap: int | None, until: float | None) -> None:
+        self._parts = parts
+        self._cap = cap
+        self._until = until
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        parts = aiter(self._parts)
+        while True:
+            left = None if self._until is None else self._until - monotonic()
+            try:
+                # The limit is set around each read and never around the yield, where the caller's own code runs.
+                with _as_httpx():
+                    async with asyncio.timeout(left):
+                        part = await anext(parts)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                raise httpx2.ReadTimeout("the answer took longer than the call may take in all") from error
+            total += len(part)
+            if self._cap is not None and total > self._cap:
+                raise httpx2.ReadError(f"the answer is longer than {self._cap} bytes")
+            yield part
+
+    async def aclose(self) -> None:
+        close = getattr(self._parts, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """An httpx2 transport whose every connection passed the egress policy.
+
+    `total_s` bounds one exchange in seconds from its start to the last byte of the answer, `cap` the bytes of the
+    answer as they travel; None leaves either to the caller. Nothing is tried again. With `keep_alive` false each
+    request has a connection of its own, so that a connection gone stale can never look like a request that was lost.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        *,
+        tls: ssl.SSLContext | None = None,
+        total_s: float | None = None,
+        cap: int | None = None,
+        keep_alive: bool = False,
+    ) -> None:
+        """`tls` is for a private certificate authority; by default the system's certificates are trusted."""
+        self._total_s = total_s
+        self._cap = cap
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=httpx2.create_ssl_context(trust_env=False) if tls is None else tls,
+            max_connections=None,
+            max_keepalive_connections=20 if keep_alive else 0,
+            keepalive_expiry=5.0,
+            retries=0,
+            network_backend=_PinnedBackend(policy),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request. Raises EgressRefused and NotSent of ours, and httpx2's TransportError for the rest."""
+        url = check_url(str(request.url))
+        until = None if self._total_s is None else monotonic() + self._total_s
+        extensions = cast("dict[str, Any]", request.extensions)
+        core = httpcore2.Request(
+            method=request.method,
+            url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=cast("httpx2.AsyncByteStream", request.stream),
+            extensions=extensions,
+        )
+        try:
+            with _as_httpx():
+                async with asyncio.timeout(self._total_s):
+                    answer = await self._pool.handle_async_request(core)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("the call took longer than it may take in all") from error
+        stream = _BoundedStream(cast("AsyncIterable[bytes]", answer.stream), cap=self._cap, until=until)
+        return httpx2.Response(
+            answer.status, headers=answer.headers, stream=stream, extensions=cast("dict[str, Any]", answer.extensions)
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()

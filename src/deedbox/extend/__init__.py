@@ -1,0 +1,1 @@
+"""What users of the library import: actions, contexts, connectors, outcomes."""

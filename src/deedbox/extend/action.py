@@ -1,0 +1,123 @@
+"""An action: a registered operation with its schemas, roles, policy and retries."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_type_hints
+
+from pydantic import BaseModel
+
+from deedbox.extend.document import Document
+from deedbox.extend.outcome import Abstain
+from deedbox.model.backoff import Retry, seconds
+from deedbox.model.policy import Policy
+
+KeyRule = Literal["require", "content", "new"]
+Handler = Callable[..., Awaitable[Any]]
+
+_NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
+_TOO_WIDE = ("_tool", "_api", "_database")
+
+
+class RegistrationError(ValueError):
+    """An action or connector that cannot be registered, with the rule it breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One registered action. Made by `App.action`; immutable afterwards."""
+
+    name: str
+    version: int
+    input_model: type[BaseModel]
+    output_model: type[BaseModel]
+    roles: frozenset[str]
+    approvers: frozenset[str]
+    policy: Policy
+    retry: Retry
+    key_rule: KeyRule
+    queue: str
+    max_runtime_s: float
+    title: str
+    handler: Handler
+    accepts: frozenset[int] = field(default_factory=frozenset[int])
+
+    @property
+    def versions(self) -> frozenset[int]:
+        """The versions of stored jobs this code can run."""
+        return self.accepts | {self.version}
+
+    @property
+    def document_fields(self) -> dict[str, bool]:
+        """The input's fields that hold an upload; True where the field takes a list of them."""
+        found: dict[str, bool] = {}
+        for name, info in self.input_model.model_fields.items():
+            kinds = {info.annotation, *get_args(info.annotation)}
+            if Document in kinds:
+                found[info.alias or name] = info.annotation == list[Document]
+        return found
+
+
+def make_action(  # noqa: PLR0913 -- every one is a keyword of the public decorator
+    handler: Handler,
+    *,
+    version: int,
+    roles: frozenset[str],
+    approvers: frozenset[str],
+    policy: Policy,
+    retry: Retry,
+    key_rule: KeyRule,
+    queue: str,
+    max_runtime: str | float,
+    accepts: frozenset[int],
+) -> Action:
+    """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
+    name = getattr(handler, "__name__", "")
+    if not _NAME.fullmatch(name) or name.endswith(_TOO_WIDE):
+        raise RegistrationError(f"{name}: an action is named verb_noun and does one operation")
+    if not inspect.iscoroutinefunction(handler):
+        raise RegistrationError(f"{name}: the handler must be `async def`")
+    if version < 1:
+        raise RegistrationError(f"{name}: version must be at least 1")
+    if not roles:
+        raise RegistrationError(f"{name}: roles name who may run it; none is named")
+    if policy.decision == "hold" and not approvers:
+        raise RegistrationError(f"{name}: its effects are held, so approvers must name a role")
+    input_model, output_model = _schemas(name, handler)
+    title = (inspect.getdoc(handler) or name.replace("_", " ")).splitlines()[0]
+    return Action(
+        name=name,
+        version=version,
+        input_model=input_model,
+        output_model=output_model,
+        roles=roles,
+        approvers=approvers,
+        policy=policy,
+        retry=retry,
+        key_rule=key_rule,
+        queue=queue,
+        max_runtime_s=seconds(max_runtime, name="max_runtime"),
+        title=title,
+        handler=handler,
+        accepts=accepts,
+    )
+
+
+def _schemas(name: str, handler: Handler) -> tuple[type[BaseModel], type[BaseModel]]:
+    hints = get_type_hints(handler)
+    parameters = list(inspect.signature(handler).parameters)
+    if len(parameters) != 2:
+        raise RegistrationError(f"{name}: the handler takes a Context and one pydantic model")
+    input_model = hints.get(parameters[1])
+    returned = hints.get("return")
+    candidates: list[Any] = [kind for kind in (get_args(returned) or (returned,)) if kind is not Abstain and kind is not None]
+    if not _is_model(input_model):
+        raise RegistrationError(f"{name}: the second parameter must be annotated with a pydantic model")
+    if len(candidates) != 1 or not _is_model(candidates[0]):
+        raise RegistrationError(f"{name}: the return type must be one pydantic model (and Abstain, if it may abstain)")
+    return input_model, candidates[0]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -1,0 +1,151 @@
+"""What a handler is given: ways to read, to report and to propose, and none to act."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from deedbox.extend.connector import Connector
+from deedbox.extend.document import Document
+from deedbox.model.errors import InvalidValueError
+from deedbox.model.failure import ActionFailure
+from deedbox.model.fingerprint import effect_body, sha256
+
+
+class AttemptPort(Protocol):
+    """What the worker lends to a context. Every call that writes is refused once the lease is lost."""
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model endpoint is configured."""
+        ...
+
+    async def document(self, document_id: UUID) -> bytes:
+        """The bytes of a document the job carries."""
+        ...
+
+    async def read(self, target: str, path: str) -> Any:
+        """GET JSON from a configured target."""
+        ...
+
+    async def step(self, name: str, input_value: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run once, keep the result, and give it to later attempts."""
+        ...
+
+    async def progress(self, step: int, total_steps: int, message: str) -> None:
+        """Report how far it is."""
+        ...
+
+    async def partial(self, value: Any) -> None:
+        """Report a result in the making."""
+        ...
+
+    async def model(self, output: type[BaseModel], prompt: str, instructions: str | None) -> BaseModel:
+        """Ask the configured model for a validated value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPlan:
+    """An effect as it was proposed. Nothing has happened: whether and when it does is for the gate and the outbox."""
+
+    connector: str
+    target: str
+    slot: str
+    group: str
+    summary: str
+    body: bytes
+    digest: bytes
+    after: str | None = None
+
+
+@dataclass(slots=True)
+class Context:
+    """One attempt at a job, as its handler sees it.
+
+    `job_id` and `attempt` identify the attempt; `key` is the caller's idempotency key as far as known. No credential is
+    reachable from here: reads and the model go through ports that hold them elsewhere.
+    """
+
+    job_id: UUID
+    attempt: int
+    tenant: str
+    _port: AttemptPort
+    _connectors: Mapping[str, Connector]
+    plans: list[EffectPlan] = field(default_factory=list[EffectPlan])
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model endpoint is configured; without one `model` raises ActionFailure."""
+        return self._port.has_model
+
+    async def document(self, document: Document) -> bytes:
+        """The bytes of an uploaded document, whose digest is checked. Raises ActionFailure when it is not the job's."""
+        content = await self._port.document(document.document_id)
+        if sha256(content).hex() != document.sha256:
+            raise ActionFailure("bug", "document_changed", f"The document {document.name!r} is not the one that was accepted.")
+        return content
+
+    async def read(self, target: str, path: str) -> Any:
+        """GET JSON from a target named in the settings, which hold its address and credentials. Raises ActionFailure."""
+        return await self._port.read(target, path)
+
+    async def step[T](self, name: str, run: Callable[[], Awaitable[T] | T], *, given: Any = None) -> T:
+        """Run a named piece of the attempt once: later attempts get the stored result and do not run it again.
+
+        `given` is what the piece depends on; the same name with another `given` is a bug. The result must be a pydantic
+        model or a JSON value.
+        """
+
+        async def call() -> Any:
+            value = run()
+            return await cast("Awaitable[Any]", value) if inspect.isawaitable(value) else value
+
+        return cast("T", await self._port.step(name, given, call))
+
+    async def progress(self, step: int, total_steps: int, message: str = "") -> None:
+        """Tell whoever asked how far the attempt is; a step reported by an earlier attempt is not repeated."""
+        if not 0 <= step <= total_steps:
+            raise ActionFailure("bug", "bad_progress", f"progress {step} of {total_steps} makes no sense")
+        await self._port.progress(step, total_steps, message)
+
+    async def partial(self, value: Any) -> None:
+        """Show a result in the making; it is marked as a draft everywhere."""
+        await self._port.partial(value)
+
+    async def model[M: BaseModel](self, output: type[M], prompt: str, *, instructions: str | None = None) -> M:
+        """A validated value from the configured model, after at most the configured repairs. Raises ActionFailure."""
+        return cast("M", await self._port.model(output, prompt, instructions))
+
+    def effect(  # noqa: PLR0913 -- each is one word of what is proposed
+        self, connector: str, *, target: str, slot: str, payload: BaseModel | Mapping[str, Any], group: str = "default", after: str | None = None
+    ) -> EffectPlan:
+        """Propose one external effect. Plans, does nothing: no I/O happens here and no receipt comes back.
+
+        `slot` names the effect within its job and stays the same over attempts. Raises ActionFailure (class bug) for an
+        unknown connector, a payload that does not fit it, or a slot planned twice.
+        """
+        known = self._connectors.get(connector)
+        if known is None:
+            raise ActionFailure("bug", "unknown_connector", f"There is no connector {connector!r}.")
+        if not slot.strip() or len(slot) > 100:
+            raise ActionFailure("bug", "bad_slot", "A slot is a name of 1 to 100 characters.")
+        if any(plan.slot == slot for plan in self.plans):
+            raise ActionFailure("bug", "slot_planned_twice", f"The slot {slot!r} was planned twice.")
+        given = payload.model_dump(mode="json") if isinstance(payload, BaseModel) else dict(payload)
+        try:
+            checked = known.payload_model.model_validate(given).model_dump(mode="json")
+            known.check_target(target)
+            body = effect_body(connector, target, slot, checked)
+        except ValidationError as error:
+            fields = ", ".join(".".join(str(part) for part in item["loc"]) or "payload" for item in error.errors())
+            raise ActionFailure("bug", "bad_effect", f"The payload of {slot!r} does not fit {connector}: {fields}.") from error
+        except (InvalidValueError, ValueError) as error:
+            raise ActionFailure("bug", "bad_effect", f"The effect {slot!r} cannot be planned: {error}.") from error
+        summary = known.describe(target, checked)
+        plan = EffectPlan(connector, target, slot, group, summary, body, sha256(body), after)
+        self.plans.append(plan)
+        return plan

@@ -1,0 +1,65 @@
+"""The application a user writes: connectors, and actions registered on it."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from deedbox.extend.action import Action, Handler, KeyRule, RegistrationError, make_action
+from deedbox.extend.connector import Connector
+from deedbox.model.backoff import Retry
+from deedbox.model.policy import Policy, hold
+
+
+class App:
+    """What Deedbox can do for one team: its actions, and the connectors through which they act.
+
+    Everything is checked where it is declared; a declaration that lacks what it needs raises RegistrationError at import,
+    never at the first job.
+    """
+
+    def __init__(self, *, connectors: Sequence[Connector] = ()) -> None:
+        """Register the connectors by their names. Raises RegistrationError for a name used twice."""
+        self.connectors: dict[str, Connector] = {}
+        self.actions: dict[str, Action] = {}
+        for connector in connectors:
+            if connector.name in self.connectors:
+                raise RegistrationError(f"connector {connector.name!r} is registered twice")
+            self.connectors[connector.name] = connector
+
+    def action(  # noqa: PLR0913 -- each is one word of the declaration
+        self,
+        *,
+        roles: Iterable[str],
+        version: int = 1,
+        approvers: Iterable[str] = (),
+        policy: Policy | None = None,
+        retry: Retry | None = None,
+        key: KeyRule = "require",
+        queue: str = "default",
+        max_runtime: str | float = "1h",
+        accepts: Iterable[int] = (),
+    ) -> Callable[[Handler], Handler]:
+        """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`.
+
+        `roles` may run it and `approvers` decide what it proposes. `key` says what happens without an idempotency key:
+        `require` refuses, `content` uses the hash of the input, `new` makes a fresh one. `max_runtime` caps one attempt.
+        `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
+        """
+
+        def register(handler: Handler) -> Handler:
+            action = make_action(
+                handler,
+                version=version,
+                roles=frozenset(roles),
+                approvers=frozenset(approvers),
+                policy=hold() if policy is None else policy,
+                retry=Retry() if retry is None else retry,
+                key_rule=key,
+                queue=queue,
+                max_runtime=max_runtime,
+                accepts=frozenset(accepts),
+            )
+            if action.name in self.actions:
+                raise RegistrationError(f"action {action.name!r} is registered twice")
+            self.actions[action.name] = action
+            return handler
+
+        return register

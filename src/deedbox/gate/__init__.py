@@ -1,0 +1,1 @@
+"""Who decides, and on exactly what."""

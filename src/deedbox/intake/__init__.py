@@ -1,0 +1,1 @@
+"""Accepting a call under its key."""

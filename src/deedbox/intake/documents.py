@@ -1,0 +1,122 @@
+"""Reading what a caller sent: strict JSON with a pointer to every value that cannot be kept."""
+
+import json
+import math
+from typing import Any
+
+from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
+from deedbox.model.fingerprint import MAX_SAFE_INTEGER
+
+MAX_DEPTH = 64
+
+
+class _Repeated(dict[str, Any]):
+    """An object in which a member stood twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        seen: set[str] = set()
+        self.member = next(name for name, _ in pairs if name in seen or seen.add(name))
+
+
+class _Unkept:
+    """A number JSON text can spell and no store can keep."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _Repeated(pairs)
+
+
+def _integer(text: str) -> int | _Unkept:
+    if len(text) > 17:
+        return _Unkept(text[:20])
+    value = int(text)
+    return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _Unkept(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_constant=_Unkept)
+
+
+def parse_json(raw: bytes) -> Any:
+    """The value of a JSON text (RFC 8259) that can be stored and hashed as it is.
+
+    Raises DeedboxError `invalid_json` for what is not JSON in UTF-8, and `invalid_value` with a pointer for U+0000, lone
+    surrogates, NaN and infinities, integers from 2^53 on, a member named twice and nesting beyond 64.
+    """
+    try:
+        value = _DECODER.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DeedboxError("invalid_json", f"The body is not UTF-8 (byte {error.start}).") from error
+    except RecursionError as error:
+        raise _refusal(InvalidValueError("", "too_deep", f"nesting beyond {MAX_DEPTH}")) from error
+    except ValueError as error:
+        where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise DeedboxError("invalid_json", f"The body is not JSON{where}.") from error
+    try:
+        check(value)
+    except InvalidValueError as error:
+        raise _refusal(error) from error
+    return value
+
+
+def _refusal(error: InvalidValueError) -> DeedboxError:
+    return DeedboxError("invalid_value", f"The input cannot be kept: {error.problem.message}.", problems=(error.problem,))
+
+
+def pointer(path: tuple[str | int, ...]) -> str:
+    """The RFC 6901 pointer of a path."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
+    """Raise InvalidValueError with a pointer for the first value that no store can keep."""
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, dict):
+        _check_object(value, path)  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, list):
+        if len(path) >= MAX_DEPTH:
+            raise InvalidValueError(pointer(path), "too_deep", f"nesting beyond {MAX_DEPTH}")
+        for number, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            check(item, (*path, number))
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidValueError(pointer(path), "not_finite", "a number too large to keep; send it as a string")
+    elif isinstance(value, _Unkept):
+        raise InvalidValueError(pointer(path), "number", f"{value.text} is a number that cannot be kept exactly; send it as a string")
+    elif isinstance(value, int) and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        raise InvalidValueError(pointer(path), "number", "an integer from 2^53 on; send it as a string")
+
+
+def _check_object(value: dict[str, Any], path: tuple[str | int, ...]) -> None:
+    if len(path) >= MAX_DEPTH:
+        raise InvalidValueError(pointer(path), "too_deep", f"nesting beyond {MAX_DEPTH}")
+    if isinstance(value, _Repeated):
+        raise InvalidValueError(pointer((*path, value.member)), "repeated_member", "the member stands twice in one object")
+    for name, item in value.items():
+        _check_text(name, (*path, name))
+        check(item, (*path, name))
+
+
+def _check_text(text: str, path: tuple[str | int, ...]) -> None:
+    if "\x00" in text:
+        raise InvalidValueError(_spelt(path), "nul", "a text with U+0000")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValueError(_spelt(path), "surrogate", "a text with a lone surrogate") from error
+
+
+def _spelt(path: tuple[str | int, ...]) -> str:
+    """A pointer that can itself be sent, whatever the member's name holds."""
+    return pointer(path).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\u0000")
+
+
+def input_problems(errors: list[Any]) -> tuple[Problem, ...]:
+    """pydantic's errors as problems with pointers; the values themselves are not repeated."""
+    return tuple(Problem(pointer(tuple(item["loc"])), str(item["type"]), str(item["msg"])) for item in errors)

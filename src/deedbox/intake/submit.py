@@ -1,0 +1,306 @@
+"""Accepting a call: one job per key, stored before it is answered.
+
+Concurrent calls of one process share a transaction (store.batch). Equal keys in one flush collapse in memory; the claim on
+the key in the database decides between processes. Whoever lost the claim reads what won, in a second statement, and replays.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors as pg
+from pydantic import ValidationError
+
+from deedbox import telemetry
+from deedbox.extend.action import Action
+from deedbox.intake.documents import input_problems
+from deedbox.model.errors import DeedboxError, Problem
+from deedbox.model.fingerprint import key_hash, payload_hash, sha256
+from deedbox.model.identity import Principal
+from deedbox.store import accept as store
+from deedbox.store.batch import Gatherer
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit, transaction
+
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_DERIVED_EXPIRY_S = 400 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One uploaded file as it arrived."""
+
+    name: str
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call to run an action, as a face hands it over. `body` has passed `parse_json`; uploads go by input field."""
+
+    principal: Principal
+    action: str
+    body: Any
+    key: str | None
+    source: str
+    uploads: Mapping[str, Sequence[Upload]] = field(default_factory=dict[str, Sequence[Upload]])
+    caller_run: str | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The job of a call: new, or the one that an earlier delivery of its key made."""
+
+    job_id: UUID
+    state: str
+    replayed: bool
+
+
+class Intake:
+    """The one path by which jobs are made, for every face."""
+
+    def __init__(self, pool: Pool, ids: IdSource, actions: Mapping[str, Action], *, public_url: str, max_waiting: int) -> None:
+        """`max_waiting` is how many jobs may wait per action and tenant before more are refused."""
+        self._pool = pool
+        self._ids = ids
+        self._actions = actions
+        self._public_url = public_url.rstrip("/")
+        self._max_waiting = max_waiting
+        self._lanes: dict[tuple[str, str, str], int] = {}
+        self._counted: dict[int, tuple[float, int]] = {}
+        self._gather = Gatherer(self._flush, self._single, most=64, side_by_side=2)
+
+    async def submit(self, request: Request) -> Accepted:
+        """Store the job and return it after commit, or return the job that the key already has.
+
+        Raises DeedboxError: not_found, permission_denied, invalid_input, key_required, key_invalid, key_reused, pruned,
+        too_many_waiting, unavailable. Whatever is refused stores no job and binds no key, but is in the journal of calls.
+        """
+        try:
+            job = await self._prepare(request)
+            answer = await self._put(job, request.principal)
+        except DeedboxError as error:
+            await self._journal_refusal(request, error)
+            raise
+        except (pg.OperationalError, pg.InterfaceError) as error:
+            raise DeedboxError("unavailable", "The store cannot be reached; nothing was stored.", retry_after=1) from error
+        counter = telemetry.REPLAYED if answer.replayed else telemetry.ACCEPTED
+        counter.labels(request.action).inc()
+        return answer
+
+    async def _prepare(self, request: Request) -> store.NewJob:
+        action = self._actions.get(request.action)
+        if action is None:
+            raise DeedboxError("not_found", f"There is no action {request.action!r}.")
+        principal = request.principal
+        role = self._role(action, principal)
+        job_id = self._ids.new()
+        documents, stored_input, hashed_input = self._input(action, request)
+        payload_sha256 = payload_hash(hashed_input)
+        key, source = self._key(action, request.key, payload_sha256, job_id)
+        lane_id = await self._lane(action, principal.tenant)
+        await self._room(lane_id, action)
+        return store.NewJob(
+            job_id=job_id,
+            tenant=principal.tenant,
+            action=action.name,
+            version=action.version,
+            key=key,
+            key_sha256=key_hash(key),
+            key_source=source,
+            payload_sha256=payload_sha256,
+            subject=UUID(principal.principal_id),
+            role=role,
+            source=request.source,
+            input_json=json.dumps(stored_input, ensure_ascii=False, separators=(",", ":")),
+            lane_id=lane_id,
+            event_id=self._ids.new(),
+            call_id=self._ids.new(),
+            attempts=action.retry.attempts,
+            caller_run=request.caller_run,
+            trace=request.trace,
+            expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
+            documents=documents,
+        )
+
+    @staticmethod
+    def _role(action: Action, principal: Principal) -> str:
+        held = sorted(principal.roles & action.roles)
+        if not held or not principal.may("submit"):
+            wanted = ", ".join(sorted(action.roles))
+            raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
+        return held[0]
+
+    def _input(self, action: Action, request: Request) -> tuple[tuple[store.StoredDocument, ...], Any, Any]:
+        """The documents, the input as stored, and the input as hashed (documents by name and sha256)."""
+        if not isinstance(request.body, dict):
+            raise DeedboxError("invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),))
+        body: dict[str, Any] = dict(request.body)  # pyright: ignore[reportUnknownArgumentType]
+        fields = action.document_fields
+        for name in fields:
+            if body.get(name) is not None:
+                problem = Problem(f"/{name}", "upload", "a document is uploaded as a part of multipart/form-data")
+                raise DeedboxError("invalid_input", f"{name} must be an uploaded file.", problems=(problem,))
+        hashed = dict(body)
+        documents: list[store.StoredDocument] = []
+        for name, uploads in request.uploads.items():
+            if name not in fields:
+                problem = Problem(f"/{name}", "unexpected_upload", "the action takes no document of this name")
+                raise DeedboxError("invalid_input", f"There is no document field {name!r}.", problems=(problem,))
+            if len(uploads) > 1 and not fields[name]:
+                problem = Problem(f"/{name}", "one_upload", "takes one document")
+                raise DeedboxError("invalid_input", f"{name} takes one document.", problems=(problem,))
+            kept = [self._document(name, upload) for upload in uploads]
+            documents += kept
+            links = [self._link(document) for document in kept]
+            digests = [{"name": document.name, "sha256": document.sha256.hex()} for document in kept]
+            body[name] = links if fields[name] else links[0]
+            hashed[name] = digests if fields[name] else digests[0]
+        try:
+            action.input_model.model_validate(body)
+        except ValidationError as error:
+            problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
+            names = ", ".join(problem.pointer or "/" for problem in problems[:5])
+            raise DeedboxError("invalid_input", f"The input does not match the schema at {names}.", problems=problems) from error
+        return tuple(documents), body, hashed
+
+    def _document(self, name: str, upload: Upload) -> store.StoredDocument:
+        if not upload.content:
+            problem = Problem(f"/{name}", "empty", "the file has no bytes")
+            raise DeedboxError("empty_document", f"The document {upload.name!r} is empty.", problems=(problem,))
+        return store.StoredDocument(self._ids.new(), upload.name, upload.media_type, sha256(upload.content), upload.content)
+
+    def _link(self, document: store.StoredDocument) -> dict[str, Any]:
+        return {
+            "document_id": str(document.document_id),
+            "name": document.name,
+            "media_type": document.media_type,
+            "size": len(document.content),
+            "sha256": document.sha256.hex(),
+            "url": f"{self._public_url}/api/documents/{document.document_id}",
+        }
+
+    @staticmethod
+    def _key(action: Action, key: str | None, payload_sha256: bytes, job_id: UUID) -> tuple[str, str]:
+        if key is not None:
+            return check_key(key), "header"
+        if action.key_rule == "require":
+            raise DeedboxError("key_required", f"{action.name} acts on the outside world: send an Idempotency-Key.")
+        if action.key_rule == "content":
+            return f"content:{payload_sha256.hex()}", "content"
+        return f"new:{job_id}", "new"
+
+    async def _lane(self, action: Action, tenant: str) -> int:
+        identity = (action.queue, action.name, tenant)
+        lane_id = self._lanes.get(identity)
+        if lane_id is None:
+            async with autocommit(self._pool) as connection:
+                lane_id = self._lanes[identity] = await store.lane(connection, *identity)
+        return lane_id
+
+    async def _room(self, lane_id: int, action: Action) -> None:
+        """Refuse beyond the limit; the count is taken at most once a second, so the limit is soft by a second's intake."""
+        now = time.monotonic()
+        at, count = self._counted.get(lane_id, (-1e9, 0))
+        if now - at > 1:
+            self._counted[lane_id] = (now, count)
+            async with autocommit(self._pool) as connection:
+                count = await store.waiting(connection, lane_id, self._max_waiting + 1)
+            self._counted[lane_id] = (now, count)
+        if count > self._max_waiting:
+            raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)
+
+    async def _put(self, job: store.NewJob, principal: Principal) -> Accepted:
+        for _ in range(3):
+            # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
+            new = await (self._single(job) if job.documents else self._gather.put(job))
+            if new:
+                return Accepted(job.job_id, "queued", replayed=False)
+            async with autocommit(self._pool) as connection:
+                bound = (await store.existing(connection, [job])).get(job.identity)
+            if bound is None:
+                continue
+            return await self._replay(job, bound, principal)
+        raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
+
+    async def _replay(self, job: store.NewJob, bound: store.Bound, principal: Principal) -> Accepted:
+        if bound.erased or bound.pruned or bound.state is None:
+            raise DeedboxError("pruned", "The job of this key has been removed; its key stays taken.")
+        mine = bound.subject == job.subject or (principal.kind == "person" and principal.may("read"))
+        if not mine or bound.payload_sha256 != job.payload_sha256:
+            raise DeedboxError("key_reused", "This key is bound to another payload; nothing was started.")
+        call = store.Call(
+            call_id=self._ids.new(),
+            tenant=job.tenant,
+            source=job.source,
+            status="replayed",
+            subject=job.subject,
+            role=job.role,
+            action=job.action,
+            job_id=bound.job_id,
+            key_sha256=job.key_sha256,
+            input_sha256=job.payload_sha256,
+            trace=job.trace,
+            caller_run=job.caller_run,
+        )
+        async with autocommit(self._pool) as connection:
+            await store.journal_calls(connection, [call])
+        return Accepted(bound.job_id, bound.state, replayed=True)
+
+    async def _flush(self, jobs: Sequence[store.NewJob]) -> list[bool]:
+        first: dict[tuple[str, str, bytes], store.NewJob] = {}
+        for job in jobs:
+            first.setdefault(job.identity, job)
+        ordered = sorted(first.values(), key=lambda job: job.identity)
+        async with transaction(self._pool) as connection:
+            # Another caller's open transaction on one of the keys must hold up that key alone: give up soon, go row by row.
+            if len(ordered) > 1:
+                await connection.execute("SET LOCAL lock_timeout = '200ms'")
+            new = await store.accept(connection, ordered)
+        if new:
+            async with autocommit(self._pool) as connection:
+                await store.wake(connection)
+        return [job.job_id in new for job in jobs]
+
+    async def _single(self, job: store.NewJob) -> bool:
+        return (await self._flush([job]))[0]
+
+    async def _journal_refusal(self, request: Request, error: DeedboxError) -> None:
+        telemetry.REFUSED.labels(error.code).inc()
+        call = store.Call(
+            call_id=self._ids.new(),
+            tenant=request.principal.tenant,
+            source=request.source,
+            status="refused",
+            subject=UUID(request.principal.principal_id),
+            action=request.action[:200].replace("\x00", ""),
+            key_sha256=sha256(request.key.encode("utf-8", "surrogatepass")) if request.key else None,
+            trace=request.trace,
+            caller_run=request.caller_run,
+            error_code=error.code,
+        )
+        try:
+            async with autocommit(self._pool) as connection:
+                await store.journal_calls(connection, [call])
+        except pg.Error as failure:
+            telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
+
+
+def check_key(key: str) -> str:
+    """A usable idempotency key, or DeedboxError key_invalid: 1 to 255 printable ASCII characters, not blank at its ends."""
+    if len(key) > 255 or not _KEY.fullmatch(key):
+        raise DeedboxError(
+            "key_invalid",
+            "An idempotency key is 1 to 255 printable ASCII characters and neither begins nor ends with a blank.",
+            problems=(Problem("/Idempotency-Key", "key", "is empty, blank, too long or not printable"),),
+        )
+    return key
+
+

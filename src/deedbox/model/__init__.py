@@ -1,0 +1,1 @@
+"""Pure: no I/O and no clock."""

@@ -1,0 +1,59 @@
+"""Canonical bytes and hashes: of keys, payloads, effects and approvals.
+
+Canonical JSON is RFC 8785. Its domain is I-JSON (RFC 7493): integers from 2^53 on are refused, the caller sends text.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import rfc8785
+
+from deedbox.model.errors import InvalidValueError
+
+type Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def sha256(data: bytes) -> bytes:
+    """The 32 bytes of SHA-256."""
+    return hashlib.sha256(data).digest()
+
+
+def jcs(value: Any) -> bytes:
+    """RFC 8785 bytes of a JSON value. Raises InvalidValueError where the value has no canonical form."""
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
+
+
+def key_hash(key: str) -> bytes:
+    """What is stored of an idempotency key for ever; the raw key is erasable."""
+    return sha256(key.encode())
+
+
+def payload_hash(value: Any) -> bytes:
+    """The hash a key is bound to: over the parsed JSON before defaults and coercion, documents by name and sha256."""
+    return sha256(jcs(value))
+
+
+def effect_body(connector: str, target: str, slot: str, payload: Any, attachments: Sequence[dict[str, str]] = ()) -> bytes:
+    """All that one effect is, canonically: what the person sees, what the digest covers, what the connector gets."""
+    return jcs(
+        {
+            "connector": connector,
+            "target": target,
+            "slot": slot,
+            "payload": payload,
+            "attachments": [
+                {"name": item["name"], "media_type": item["media_type"], "sha256": item["sha256"]} for item in attachments
+            ],
+        }
+    )
+
+
+def approval_digest(action: str, version: int, policy_version: str, effect_digests: Sequence[bytes]) -> bytes:
+    """What a decision is bound to: the action, its version, the policy's version and the effects in order."""
+    return sha256(jcs([action, version, policy_version, [digest.hex() for digest in effect_digests]]))

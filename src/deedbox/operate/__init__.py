@@ -1,0 +1,1 @@
+"""What is shown and steered: views and verbs."""

@@ -1,0 +1,201 @@
+"""Accepting jobs: the claim on a key and everything that comes with it, in one statement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from deedbox.store.loader import statement
+from deedbox.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """An upload as it is kept: its own id, the bytes and their digest, and what the caller called it."""
+
+    document_id: UUID
+    name: str
+    media_type: str
+    sha256: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """One validated request, ready to be stored. Durations are in seconds."""
+
+    job_id: UUID
+    tenant: str
+    action: str
+    version: int
+    key: str | None
+    key_sha256: bytes
+    key_source: str
+    payload_sha256: bytes
+    subject: UUID
+    role: str
+    source: str
+    input_json: str
+    lane_id: int
+    event_id: UUID
+    call_id: UUID
+    attempts: int
+    priority: int = 100
+    caller_run: str | None = None
+    trace: str | None = None
+    callback: str | None = None
+    run_at: str | None = None
+    deadline_s: float | None = None
+    expires_s: float | None = None
+    documents: tuple[StoredDocument, ...] = ()
+
+    @property
+    def identity(self) -> tuple[str, str, bytes]:
+        """The primary key of the claim."""
+        return (self.tenant, self.action, self.key_sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a key is bound to."""
+
+    job_id: UUID
+    payload_sha256: bytes | None
+    erased: bool
+    subject: UUID | None
+    state: str | None
+    pruned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One line of the journal of calls, for a call that stored no job."""
+
+    call_id: UUID
+    tenant: str
+    source: str
+    status: str
+    subject: UUID | None = None
+    role: str | None = None
+    action: str | None = None
+    job_id: UUID | None = None
+    key_sha256: bytes | None = None
+    input_sha256: bytes | None = None
+    trace: str | None = None
+    caller_run: str | None = None
+    error_code: str | None = None
+
+
+async def accept(connection: Connection, jobs: Sequence[NewJob]) -> set[UUID]:
+    """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys."""
+    cursor = await connection.execute(
+        statement("accept", "accept"),
+        {
+            "tenant": [job.tenant for job in jobs],
+            "action": [job.action for job in jobs],
+            "key_sha256": [job.key_sha256 for job in jobs],
+            "job_id": [job.job_id for job in jobs],
+            "payload_sha256": [job.payload_sha256 for job in jobs],
+            "version": [job.version for job in jobs],
+            "key": [job.key for job in jobs],
+            "key_source": [job.key_source for job in jobs],
+            "subject": [job.subject for job in jobs],
+            "role": [job.role for job in jobs],
+            "source": [job.source for job in jobs],
+            "caller_run": [job.caller_run for job in jobs],
+            "trace": [job.trace for job in jobs],
+            "callback": [job.callback for job in jobs],
+            "input": [job.input_json for job in jobs],
+            "lane_id": [job.lane_id for job in jobs],
+            "priority": [job.priority for job in jobs],
+            "run_at": [job.run_at for job in jobs],
+            "deadline_s": [job.deadline_s for job in jobs],
+            "attempts": [job.attempts for job in jobs],
+            "event_id": [job.event_id for job in jobs],
+            "call_id": [job.call_id for job in jobs],
+            "expires_s": [job.expires_s for job in jobs],
+        },
+    )
+    new = {row[0] for row in await cursor.fetchall()}
+    for job in jobs:
+        if job.job_id in new:
+            for document in job.documents:
+                await keep_document(connection, job, document)
+    return new
+
+
+async def keep_document(connection: Connection, job: NewJob, document: StoredDocument) -> None:
+    """Store one document of a new job and the link that lets the job show it."""
+    await connection.execute(
+        statement("accept", "keep_document"),
+        {"tenant": job.tenant, "sha256": document.sha256, "size": len(document.content), "content": document.content},
+    )
+    await connection.execute(
+        statement("accept", "link_document"),
+        {
+            "document_id": document.document_id,
+            "job_id": job.job_id,
+            "tenant": job.tenant,
+            "sha256": document.sha256,
+            "name": document.name,
+            "media_type": document.media_type,
+        },
+    )
+
+
+async def existing(connection: Connection, jobs: Sequence[NewJob]) -> dict[tuple[str, str, bytes], Bound]:
+    """What the keys of these jobs are bound to, by identity; a key that vanished is not in the answer."""
+    cursor = await connection.execute(
+        statement("accept", "existing"),
+        {
+            "tenant": [job.tenant for job in jobs],
+            "action": [job.action for job in jobs],
+            "key_sha256": [job.key_sha256 for job in jobs],
+        },
+    )
+    return {(row[0], row[1], bytes(row[2])): Bound(row[3], row[4], row[5], row[6], row[7], row[8]) for row in await cursor.fetchall()}
+
+
+async def lane(connection: Connection, queue: str, action: str, tenant: str) -> int:
+    """The id of the lane, made when it is new."""
+    parameters = {"queue": queue, "action": action, "tenant": tenant}
+    for _ in range(2):
+        # A rival's uncommitted lane can hide from both halves of the statement once; it has committed by the second look.
+        cursor = await connection.execute(statement("accept", "lane"), parameters)
+        row = await cursor.fetchone()
+        if row is not None:
+            return int(row[0])
+    raise RuntimeError(f"the lane of {action} could not be made")
+
+
+async def waiting(connection: Connection, lane_id: int, limit: int) -> int:
+    """How many jobs wait in the lane, at most `limit`."""
+    cursor = await connection.execute(statement("accept", "waiting"), {"lane_id": lane_id, "limit": limit})
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
+    """Keep calls that stored no job."""
+    await connection.execute(
+        statement("accept", "journal_call"),
+        {
+            "call_id": [call.call_id for call in calls],
+            "tenant": [call.tenant for call in calls],
+            "subject": [call.subject for call in calls],
+            "role": [call.role for call in calls],
+            "source": [call.source for call in calls],
+            "action": [call.action for call in calls],
+            "job_id": [call.job_id for call in calls],
+            "key_sha256": [call.key_sha256 for call in calls],
+            "input_sha256": [call.input_sha256 for call in calls],
+            "trace": [call.trace for call in calls],
+            "caller_run": [call.caller_run for call in calls],
+            "status": [call.status for call in calls],
+            "error_code": [call.error_code for call in calls],
+        },
+    )
+
+
+async def wake(connection: Connection) -> None:
+    """Tell the workers that something is there."""
+    await connection.execute(statement("accept", "wake"))

@@ -1,0 +1,84 @@
+"""Gathering: concurrent requests of one process share a transaction.
+
+While one flush is under way the others gather, and the next flush takes what waits, up to a cap. There is no timer, so
+an idle process adds no latency.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+
+class Gatherer[Item, Answer]:
+    """Collects items and hands them to `flush` in batches; each caller gets its own answer or its own error.
+
+    `flush` returns one answer per item, in order. When it raises, `one` is called for every item by itself, so that one
+    bad row holds up only itself.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        one: Callable[[Item], Awaitable[Answer]],
+        *,
+        most: int,
+        side_by_side: int = 1,
+    ) -> None:
+        """`most` items per flush; `side_by_side` flushes may be under way at once."""
+        self._flush = flush
+        self._one = one
+        self._most = most
+        self._side_by_side = side_by_side
+        self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def put(self, item: Item) -> Answer:
+        """Wait until the item's transaction has committed, and return its answer. Raises what its own row raised."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if len(self._running) < self._side_by_side:
+            self._start()
+        # A caller that goes away does not take the row out of a flush that others share.
+        return await asyncio.shield(future)
+
+    async def drain(self) -> None:
+        """Wait until nothing waits and nothing is under way."""
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+    def _start(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+            await self._settle(batch)
+
+    async def _settle(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+        try:
+            answers = await self._flush([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 -- whatever it was, each row is tried alone and keeps its own error
+            if len(batch) == 1:
+                _fail(batch[0][1], error)
+                return
+            await asyncio.gather(*(self._alone(item, future) for item, future in batch))
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    async def _alone(self, item: Item, future: "asyncio.Future[Answer]") -> None:
+        try:
+            answer = await self._one(item)
+        except Exception as error:  # noqa: BLE001 -- handed to the caller that waits
+            _fail(future, error)
+        else:
+            if not future.done():
+                future.set_result(answer)
+
+
+def _fail[Answer](future: "asyncio.Future[Answer]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,45 @@
+"""UUIDv7 (RFC 9562) stamped by the database's clock, carried forward by this process's monotonic one.
+
+The stamp orders rows and picks their partition; no decision is taken on it. `IdSource.read` aligns it with the database.
+"""
+
+import os
+import threading
+import time
+from uuid import UUID
+
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit
+
+
+class IdSource:
+    """Makes ids that ascend within this process, also when many are made in one millisecond."""
+
+    def __init__(self, database_ms: float) -> None:
+        """`database_ms` is the database's clock in Unix milliseconds at this moment."""
+        self._offset = database_ms - time.monotonic() * 1000
+        self._last = 0
+        self._lock = threading.Lock()
+
+    @classmethod
+    async def read(cls, pool: Pool) -> "IdSource":
+        """Align with the database's clock."""
+        async with autocommit(pool) as connection:
+            cursor = await connection.execute("SELECT extract(epoch FROM deedbox.clock())::float8 * 1000")
+            row = await cursor.fetchone()
+        if row is None:
+            raise RuntimeError("the database did not tell its time")
+        return cls(float(row[0]))
+
+    def new(self) -> UUID:
+        """One id: 48 bits of time, 12 of a counter that makes ids ascend, 62 of randomness."""
+        with self._lock:
+            tick = int((time.monotonic() * 1000 + self._offset) * 4096)
+            self._last = tick = max(tick, self._last + 1)
+        millis, sub = tick >> 12, tick & 0xFFF
+        random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
+        return UUID(int=(millis & ((1 << 48) - 1)) << 80 | 7 << 76 | sub << 64 | 2 << 62 | random)
+
+    def many(self, count: int) -> list[UUID]:
+        """`count` ids, ascending."""
+        return [self.new() for _ in range(count)]

@@ -1,0 +1,42 @@
+"""Named, described SQL statements from the files beside this module.
+
+A file holds statements headed `-- name: NAME` and a comment that says what the statement guarantees. A mark such as
+`{{job.claim}}` stands for the states which that move of the lifecycle leaves, so a guard cannot drift from the model.
+"""
+
+import re
+from functools import cache
+from importlib import resources
+from typing import LiteralString, cast
+
+from deedbox.model.lifecycle import ALL
+
+_HEAD = re.compile(r"^-- name: (?P<name>[a-z_]+)\s*$", re.M)
+_MARK = re.compile(r"\{\{(?P<machine>[a-z]+)\.(?P<move>[a-z_]+)\}\}")
+_MACHINES = {lifecycle.name: lifecycle for lifecycle in ALL}
+
+
+def _sources(match: re.Match[str]) -> str:
+    states = _MACHINES[match["machine"]].sources(match["move"])
+    return ", ".join(f"'{state}'" for state in states)
+
+
+@cache
+def statements(file: str) -> dict[str, LiteralString]:
+    """All statements of `sql/{file}.sql` by name. Raises ValueError for a statement without a description."""
+    text = resources.files("deedbox.store").joinpath("sql", f"{file}.sql").read_text(encoding="utf-8")
+    heads = list(_HEAD.finditer(text))
+    found: dict[str, LiteralString] = {}
+    for number, head in enumerate(heads):
+        end = heads[number + 1].start() if number + 1 < len(heads) else len(text)
+        body = text[head.end() : end].strip()
+        if not body.startswith("--"):
+            raise ValueError(f"{file}.sql: {head['name']} has no description")
+        # The text comes from files of this package alone, never from input.
+        found[head["name"]] = cast("LiteralString", _MARK.sub(_sources, body))
+    return found
+
+
+def statement(file: str, name: str) -> LiteralString:
+    """One statement. Raises KeyError for a name the file does not have."""
+    return statements(file)[name]

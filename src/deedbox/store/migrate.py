@@ -1,0 +1,184 @@
+"""Forward-only migrations, the roles they need, and the partitions of the months to come."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from typing import LiteralString, cast
+
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+
+from deedbox.store.pool import Connection, connect
+
+PARTITIONED = ("job", "attempt", "event", "result", "proposal", "receipt")
+MONTHS_AHEAD = 3
+_LOCK = 0x0DEED_B0C
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file under migrations/: `NNNN_name.sql`."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the file, kept beside the version so that an edited migration is noticed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class SchemaError(RuntimeError):
+    """The schema is not one this build can work with."""
+
+
+def migrations() -> list[Migration]:
+    """All migrations of this build, in order."""
+    found: list[Migration] = []
+    for item in resources.files("deedbox.store").joinpath("migrations").iterdir():
+        match = re.fullmatch(r"(\d{4})_([a-z_]+)\.sql", item.name)
+        if match:
+            found.append(Migration(int(match[1]), match[2], item.read_text(encoding="utf-8")))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def newest() -> int:
+    """The schema version this build was made for."""
+    return migrations()[-1].version
+
+
+async def _roles(connection: Connection) -> bool:
+    """Make the two roles where the user may; say whether `deedbox_app` exists afterwards."""
+    cursor = await connection.execute("SELECT rolname FROM pg_roles WHERE rolname IN ('deedbox_owner', 'deedbox_app')")
+    have = {row[0] for row in await cursor.fetchall()}
+    try:
+        for role, login in (("deedbox_owner", "NOLOGIN"), ("deedbox_app", "LOGIN")):
+            if role not in have:
+                # Two databases of one cluster may be migrated at once; the loser of that race finds the role made.
+                await connection.execute(
+                    sql.SQL(
+                        "DO $$ BEGIN CREATE ROLE {role} {login}; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+                    ).format(role=sql.Identifier(role), login=sql.SQL(cast("LiteralString", login)))
+                )
+    except InsufficientPrivilege:
+        return "deedbox_app" in have
+    return True
+
+
+async def _grants(connection: Connection) -> None:
+    for text in (
+        "GRANT USAGE ON SCHEMA deedbox TO deedbox_app",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deedbox TO deedbox_app",
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA deedbox TO deedbox_app",
+        "REVOKE UPDATE, DELETE, TRUNCATE ON deedbox.audit FROM deedbox_app",
+        "REVOKE INSERT, UPDATE, DELETE ON deedbox.schema_version FROM deedbox_app",
+    ):
+        await connection.execute(text)
+
+
+async def applied(connection: Connection) -> int:
+    """The version the schema is at; 0 where there is none."""
+    cursor = await connection.execute("SELECT to_regclass('deedbox.schema_version') IS NOT NULL")
+    row = await cursor.fetchone()
+    if row is None or not row[0]:
+        return 0
+    cursor = await connection.execute("SELECT coalesce(max(version), 0) FROM deedbox.schema_version")
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def require_current(connection: Connection) -> None:
+    """Raise SchemaError unless the schema is exactly the one this build was made for (awa#392: refuse, never rewrite)."""
+    version = await applied(connection)
+    if version < newest():
+        raise SchemaError(f"the schema is at version {version}, this build needs {newest()}: run `deedbox migrate`")
+    if version > newest():
+        raise SchemaError(f"the schema is at version {version}, newer than this build ({newest()}): use a newer build")
+
+
+async def make_partitions(connection: Connection) -> list[str]:
+    """Make the monthly partitions from last month to `MONTHS_AHEAD` months ahead where absent; returns their names.
+
+    Bounds are UUIDv7 of the first moment of a month, by the database's clock.
+    """
+    cursor = await connection.execute(
+        "SELECT to_char(m, 'YYYY_MM'), extract(epoch FROM m)::bigint * 1000, extract(epoch FROM m + interval '1 month')::bigint * 1000"
+        " FROM generate_series(date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') - interval '1 month',"
+        " date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') + make_interval(months => %s), interval '1 month') AS m",
+        [MONTHS_AHEAD],
+    )
+    months = await cursor.fetchall()
+    cursor = await connection.execute("SELECT relname FROM pg_class WHERE relnamespace = 'deedbox'::regnamespace")
+    have = {row[0] for row in await cursor.fetchall()}
+    made: list[str] = []
+    for table in PARTITIONED:
+        for label, start, end in months:
+            name = f"{table}_{label}"
+            if name in have:
+                continue
+            await connection.execute(
+                sql.SQL("CREATE TABLE deedbox.{name} PARTITION OF deedbox.{table} FOR VALUES FROM ({start}) TO ({end})").format(
+                    name=sql.Identifier(name),
+                    table=sql.Identifier(table),
+                    start=sql.Literal(_bound(int(start))),
+                    end=sql.Literal(_bound(int(end))),
+                )
+            )
+            made.append(name)
+    return made
+
+
+def _bound(millis: int) -> str:
+    digits = f"{millis:012x}"
+    return f"{digits[:8]}-{digits[8:]}-0000-0000-000000000000"
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring the schema to this build's version; returns the names of the migrations applied, none when it was current.
+
+    Safe to run from several processes at once: an advisory lock of the transaction lets one through at a time. Raises
+    SchemaError where the schema is newer than this build or an applied migration was changed.
+    """
+    connection = await connect(url, "migrate", prepare=False)
+    done: list[str] = []
+    try:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL lock_timeout = '60s'")
+            await connection.execute("SET LOCAL statement_timeout = '10min'")
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            with_roles = await _roles(connection)
+            await connection.execute("CREATE SCHEMA IF NOT EXISTS deedbox")
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS deedbox.schema_version (version integer PRIMARY KEY, name text NOT NULL,"
+                " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT statement_timestamp())"
+            )
+            version = await applied(connection)
+            if version > newest():
+                raise SchemaError(f"the schema is at version {version}, newer than this build ({newest()})")
+            await _unchanged(connection, migrations())
+            for migration in migrations():
+                if migration.version <= version:
+                    continue
+                await connection.execute(cast("LiteralString", migration.text), prepare=False)
+                await connection.execute(
+                    "INSERT INTO deedbox.schema_version (version, name, checksum) VALUES (%s, %s, %s)",
+                    [migration.version, migration.name, migration.checksum],
+                )
+                done.append(f"{migration.version:04}_{migration.name}")
+            await make_partitions(connection)
+            if with_roles:
+                await _grants(connection)
+    finally:
+        await connection.close()
+    return done
+
+
+async def _unchanged(connection: Connection, known: Iterable[Migration]) -> None:
+    checksums = {migration.version: migration.checksum for migration in known}
+    cursor = await connection.execute("SELECT version, checksum FROM deedbox.schema_version ORDER BY version")
+    for version, checksum in await cursor.fetchall():
+        if checksums.get(version) != checksum:
+            raise SchemaError(f"migration {version} was changed after it had been applied; restore it and add a new one")

@@ -1,0 +1,97 @@
+-- name: accept
+-- Insert every key that is new, and for those alone the job, its payload, its queue row, its first event and the call.
+-- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock.
+WITH input AS (
+    SELECT * FROM unnest(
+        %(tenant)s::text[], %(action)s::text[], %(key_sha256)s::bytea[], %(job_id)s::uuid[], %(payload_sha256)s::bytea[],
+        %(version)s::integer[], %(key)s::text[], %(key_source)s::text[], %(subject)s::uuid[], %(role)s::text[],
+        %(source)s::text[], %(caller_run)s::text[], %(trace)s::text[], %(callback)s::text[], %(input)s::text[],
+        %(lane_id)s::bigint[], %(priority)s::smallint[], %(run_at)s::timestamptz[], %(deadline_s)s::float8[],
+        %(attempts)s::integer[], %(event_id)s::uuid[], %(call_id)s::uuid[], %(expires_s)s::float8[]
+    ) AS i (tenant, action, key_sha256, job_id, payload_sha256, version, key, key_source, subject, role, source, caller_run,
+            trace, callback, input, lane_id, priority, run_at, deadline_s, attempts, event_id, call_id, expires_s)
+), new AS (
+    INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
+    SELECT tenant, action, key_sha256, job_id, payload_sha256, deedbox.clock() + make_interval(secs => expires_s)
+    FROM input ORDER BY tenant, action, key_sha256
+    ON CONFLICT (tenant, action, key_sha256) DO NOTHING
+    RETURNING job_id
+), fresh AS (
+    SELECT input.* FROM input JOIN new USING (job_id)
+), j AS (
+    INSERT INTO deedbox.job (job_id, tenant, action, action_version, idempotency_key, key_sha256, key_source, subject, role,
+                             source, caller_run, trace, callback, created_at)
+    SELECT job_id, tenant, action, version, key, key_sha256, key_source, subject, role, source, caller_run, trace, callback,
+           deedbox.clock()
+    FROM fresh
+), p AS (
+    INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input::jsonb FROM fresh
+), q AS (
+    INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
+    SELECT job_id, lane_id, 'queued', coalesce(run_at <= deedbox.clock(), true), priority, version,
+           coalesce(run_at, deedbox.clock()), deedbox.clock() + make_interval(secs => deadline_s), attempts, 1
+    FROM fresh
+), e AS (
+    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
+    SELECT job_id, 1, event_id, 'job.queued', 1, deedbox.clock(), '{}' FROM fresh
+), c AS (
+    INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256,
+                              trace, caller_run, status)
+    SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, payload_sha256, trace,
+           caller_run, 'accepted'
+    FROM fresh
+)
+SELECT job_id FROM new
+
+-- name: existing
+-- What the given keys are bound to now, with the state of each job. A second statement on purpose: the one that met a rival
+-- cannot see what the rival committed while it waited.
+SELECT i.tenant, i.action, i.key_sha256, i.job_id, i.payload_sha256, i.erased, j.subject,
+       coalesce(q.state, r.state, i.final_state) AS state, j.job_id IS NULL AS pruned
+FROM unnest(%(tenant)s::text[], %(action)s::text[], %(key_sha256)s::bytea[]) AS k (tenant, action, key_sha256)
+JOIN deedbox.idempotency i USING (tenant, action, key_sha256)
+LEFT JOIN deedbox.job j ON j.job_id = i.job_id
+LEFT JOIN deedbox.queue q ON q.job_id = i.job_id
+LEFT JOIN deedbox.result r ON r.job_id = i.job_id
+
+-- name: keep_document
+-- Store a document under its digest; the same bytes are stored once per tenant.
+INSERT INTO deedbox.document (tenant, sha256, size, content)
+VALUES (%(tenant)s, %(sha256)s, %(size)s, %(content)s) ON CONFLICT (tenant, sha256) DO NOTHING
+
+-- name: link_document
+-- Let a job show a document under a name; the id is what the input and the results link to.
+INSERT INTO deedbox.job_document (document_id, job_id, tenant, sha256, name, media_type)
+VALUES (%(document_id)s, %(job_id)s, %(tenant)s, %(sha256)s, %(name)s, %(media_type)s)
+
+-- name: lane
+-- The id of a lane, made when it is new.
+WITH made AS (
+    INSERT INTO deedbox.lane (queue, action, tenant) VALUES (%(queue)s, %(action)s, %(tenant)s)
+    ON CONFLICT (queue, action, tenant) DO NOTHING RETURNING lane_id
+)
+SELECT lane_id FROM made
+UNION ALL
+SELECT lane_id FROM deedbox.lane WHERE queue = %(queue)s AND action = %(action)s AND tenant = %(tenant)s
+LIMIT 1
+
+-- name: waiting
+-- How many jobs wait in a lane, counted no further than the limit.
+SELECT count(*) FROM (
+    SELECT FROM deedbox.queue WHERE lane_id = %(lane_id)s AND state = 'queued' AND due LIMIT %(limit)s
+) AS some
+
+-- name: journal_call
+-- A call that stored no job: a replay, a conflict or a refusal.
+INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace,
+                          caller_run, status, error_code)
+SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run,
+       status, error_code
+FROM unnest(%(call_id)s::uuid[], %(tenant)s::text[], %(subject)s::uuid[], %(role)s::text[], %(source)s::text[],
+            %(action)s::text[], %(job_id)s::uuid[], %(key_sha256)s::bytea[], %(input_sha256)s::bytea[], %(trace)s::text[],
+            %(caller_run)s::text[], %(status)s::text[], %(error_code)s::text[])
+    AS c (call_id, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run, status, error_code)
+
+-- name: wake
+-- Tell the workers that something is there; sent after the commit, once per flush.
+SELECT pg_notify('deedbox_queue', '')

@@ -1,0 +1,156 @@
+-- name: lanes
+-- The lanes of the actions a worker can run.
+SELECT lane_id, action FROM deedbox.lane WHERE queue = ANY (%(queues)s) AND action = ANY (%(actions)s)
+
+-- name: claim
+-- Lease up to `limit` jobs that are due, the first by priority and age in each lane, skipping what others hold. Each gets a
+-- new attempt, a fence that was never used before, and a lease from the database clock; its payload comes along.
+WITH serve AS (
+    SELECT * FROM unnest(%(lane_id)s::bigint[], %(version)s::integer[], %(cap)s::float8[]) AS s (lane_id, version, cap)
+), picked AS (
+    SELECT q.job_id, serve.cap
+    FROM serve
+    JOIN deedbox.lane l ON l.lane_id = serve.lane_id AND NOT l.paused
+    CROSS JOIN LATERAL (
+        SELECT job_id FROM deedbox.queue
+        WHERE lane_id = serve.lane_id AND state IN ({{job.claim}}) AND due AND action_version = serve.version
+        ORDER BY priority, job_id
+        LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ) AS q
+    LIMIT %(limit)s
+), numbered AS (
+    SELECT job_id, cap, row_number() OVER () AS n FROM picked
+), moved AS (
+    UPDATE deedbox.queue q
+    SET state = 'running', attempt = q.attempt + 1, attempt_id = ids.attempt_id, fence = nextval('deedbox.fence_seq'),
+        worker = %(worker)s, started_at = deedbox.clock(),
+        lease_until = deedbox.clock() + make_interval(secs => %(lease)s),
+        lease_cap = deedbox.clock() + make_interval(secs => numbered.cap),
+        last_seq = q.last_seq + 1, updated_at = deedbox.clock()
+    FROM numbered
+    JOIN unnest(%(attempt_id)s::uuid[], %(event_id)s::uuid[]) WITH ORDINALITY AS ids (attempt_id, event_id, n) USING (n)
+    WHERE q.job_id = numbered.job_id AND q.state IN ({{job.claim}})
+    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq, q.cancel_requested,
+              q.takeovers, ids.event_id
+), e AS (
+    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
+    SELECT job_id, last_seq, event_id, 'job.started', round, attempt_id, deedbox.clock(), jsonb_build_object('attempt', attempt)
+    FROM moved
+)
+SELECT m.job_id, m.attempt, m.attempts_allowed, m.round, m.attempt_id, m.fence, m.cancel_requested,
+       j.tenant, j.action, j.action_version, j.subject, j.role, j.trace, p.input::text
+FROM moved m
+JOIN deedbox.job j ON j.job_id = m.job_id
+LEFT JOIN deedbox.job_payload p ON p.job_id = m.job_id
+
+-- name: renew
+-- Prolong every lease this process still holds, never past its cap, and bring back the cancel flags. A lease that lapsed or
+-- went to someone else does not come back: it is lost.
+UPDATE deedbox.queue q
+SET lease_until = least(q.lease_cap, deedbox.clock() + make_interval(secs => %(lease)s))
+FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[]) AS held (job_id, attempt_id, fence)
+WHERE q.job_id = held.job_id AND q.attempt_id = held.attempt_id AND q.fence = held.fence
+    AND q.state IN ({{job.renew}}) AND q.lease_until > deedbox.clock()
+RETURNING q.attempt_id, q.cancel_requested
+
+-- name: flags
+-- Which of the attempts held here are asked to stop.
+SELECT q.attempt_id
+FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[]) AS held (job_id, attempt_id)
+JOIN deedbox.queue q ON q.job_id = held.job_id AND q.attempt_id = held.attempt_id
+WHERE q.cancel_requested
+
+-- name: lock_attempts
+-- Lock, in one order, the rows whose attempt still holds its fence; what does not come back is stale.
+SELECT q.job_id, q.attempt_id, q.attempt, q.attempts_allowed, q.round, q.last_seq, q.cancel_requested, q.started_at
+FROM deedbox.queue q
+JOIN unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[]) AS held (job_id, attempt_id, fence)
+    ON q.job_id = held.job_id AND q.attempt_id = held.attempt_id AND q.fence = held.fence
+WHERE q.state IN ({{job.complete}})
+ORDER BY q.job_id
+FOR UPDATE OF q
+
+-- name: end_attempts
+-- End locked jobs: the queue row goes, one result comes, and the last event; the key remembers the final state.
+WITH input AS (
+    SELECT * FROM unnest(%(job_id)s::uuid[], %(state)s::text[], %(output)s::text[], %(class)s::text[], %(code)s::text[],
+                         %(message)s::text[], %(event_type)s::text[], %(event_id)s::uuid[], %(event)s::text[])
+        AS i (job_id, state, output, class, code, message, event_type, event_id, event)
+), gone AS (
+    DELETE FROM deedbox.queue q USING input i WHERE q.job_id = i.job_id
+    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq
+), r AS (
+    INSERT INTO deedbox.result (job_id, state, output, class, code, message, attempt, attempts_allowed, round, last_seq, ended_at)
+    SELECT job_id, i.state, i.output::jsonb, i.class, i.code, i.message, g.attempt, g.attempts_allowed, g.round, g.last_seq + 1,
+           deedbox.clock()
+    FROM gone g JOIN input i USING (job_id)
+)
+INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
+SELECT job_id, g.last_seq + 1, i.event_id, i.event_type, g.round, g.attempt_id, deedbox.clock(), i.event::jsonb
+FROM gone g JOIN input i USING (job_id)
+
+-- name: move_attempts
+-- Move locked jobs that stay in the queue: back to queued with a wait, parked, held or dispatching.
+WITH input AS (
+    SELECT * FROM unnest(%(job_id)s::uuid[], %(state)s::text[], %(wait_s)s::float8[], %(event_type)s::text[],
+                         %(event_id)s::uuid[], %(event)s::text[])
+        AS i (job_id, state, wait_s, event_type, event_id, event)
+), moved AS (
+    UPDATE deedbox.queue q
+    SET state = i.state, due = coalesce(i.wait_s, 0) <= 0,
+        run_at = deedbox.clock() + make_interval(secs => coalesce(i.wait_s, 0)),
+        attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
+        last_seq = q.last_seq + 1, updated_at = deedbox.clock()
+    FROM input i, (SELECT job_id, attempt_id FROM deedbox.queue WHERE job_id = ANY (%(job_id)s::uuid[])) AS before
+    WHERE q.job_id = i.job_id AND before.job_id = q.job_id
+    RETURNING q.job_id, q.last_seq, q.round, before.attempt_id
+)
+INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
+SELECT job_id, m.last_seq, i.event_id, i.event_type, m.round, m.attempt_id, deedbox.clock(), i.event::jsonb
+FROM moved m JOIN input i USING (job_id)
+
+-- name: journal_attempts
+-- Keep what became of each attempt; a report that came twice is kept once.
+INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, class, code, message, worker, build, started_at,
+                             ended_at, model, validation, usage, repairs)
+SELECT job_id, attempt_id, report, attempt, round, move, class, code, message, %(worker)s, %(build)s, started_at,
+       deedbox.clock(), model::jsonb, validation, usage::jsonb, repairs
+FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(report)s::text[], %(attempt)s::integer[], %(round)s::integer[],
+            %(move)s::text[], %(class)s::text[], %(code)s::text[], %(message)s::text[], %(started_at)s::timestamptz[],
+            %(model)s::text[], %(validation)s::text[], %(usage)s::text[], %(repairs)s::integer[])
+    AS i (job_id, attempt_id, report, attempt, round, move, class, code, message, started_at, model, validation, usage, repairs)
+ON CONFLICT DO NOTHING
+
+-- name: add_event
+-- Append an event of a running attempt, only while it holds its fence. No row: the lease is lost.
+WITH moved AS (
+    UPDATE deedbox.queue SET last_seq = last_seq + 1
+    WHERE job_id = %(job_id)s AND attempt_id = %(attempt_id)s AND fence = %(fence)s AND state = 'running'
+    RETURNING job_id, last_seq, round, attempt_id
+)
+INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
+SELECT job_id, last_seq, %(event_id)s, %(type)s, round, attempt_id, deedbox.clock(), %(payload)s::jsonb FROM moved
+RETURNING seq
+
+-- name: read_step
+-- A checkpoint, whoever wrote it.
+SELECT input_sha256, value::text FROM deedbox.step WHERE job_id = %(job_id)s AND name = %(name)s
+
+-- name: write_step
+-- Store a checkpoint, only while the attempt holds its fence. No row: the lease is lost, or the step exists.
+WITH held AS (
+    SELECT job_id FROM deedbox.queue
+    WHERE job_id = %(job_id)s AND attempt_id = %(attempt_id)s AND fence = %(fence)s AND state = 'running'
+    FOR UPDATE
+)
+INSERT INTO deedbox.step (job_id, name, attempt_id, input_sha256, value)
+SELECT job_id, %(name)s, %(attempt_id)s, %(input_sha256)s, %(value)s::jsonb FROM held
+ON CONFLICT DO NOTHING
+RETURNING job_id
+
+-- name: read_document
+-- A document's bytes, for a job that carries it.
+SELECT d.content FROM deedbox.job_document jd
+JOIN deedbox.document d ON d.tenant = jd.tenant AND d.sha256 = jd.sha256
+WHERE jd.document_id = %(document_id)s AND jd.job_id = %(job_id)s

@@ -1,0 +1,1 @@
+"""Repairing what a crash or a silence left behind."""

@@ -1,0 +1,1 @@
+"""Running attempts under leases."""

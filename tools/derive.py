@@ -1,0 +1,111 @@
+"""Write, or with --check compare, everything that is derived from the model.
+
+`python -m tools.derive` rewrites the marked blocks of the newest migration and the generated pages of the docs; with
+`--check` it changes nothing and exits 1, naming each stale file.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from deedbox.model.errors import CODES
+from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
+
+ROOT = Path(__file__).resolve().parent.parent
+MIGRATION = ROOT / "src/deedbox/store/migrations/0001_initial.sql"
+_BLOCK = re.compile(r"(?P<head>[ ]*-- >>> derived (?P<name>\S+)\n)(?P<body>.*?)(?P<tail>(?P<indent>[ ]*)-- <<< derived (?P=name)\n)", re.S)
+
+
+def _literals(values: tuple[str, ...]) -> list[str]:
+    return [f"'{value}'" for value in values]
+
+
+def _edges(lifecycle: Lifecycle) -> list[str]:
+    return [f"('{source}', '{target}')" for source, target in lifecycle.edges() if source != target]
+
+
+def blocks() -> dict[str, list[str]]:
+    """The items of every derived block of SQL, by the block's name."""
+    may_end = tuple(state for state in JOB.live if any(JOB.allows(state, ended) for ended in JOB.ended))
+    return {
+        "job.live": _literals(JOB.live),
+        "job.ended": _literals(JOB.ended),
+        "job.may_end": _literals(may_end),
+        "job.edges": _edges(JOB),
+        "approval.states": _literals(APPROVAL.states),
+        "approval.edges": _edges(APPROVAL),
+        "effect.states": _literals(EFFECT.states),
+        "effect.edges": _edges(EFFECT),
+    }
+
+
+def migration() -> str:
+    """The newest migration with its derived blocks filled in."""
+    items = blocks()
+
+    def fill(match: re.Match[str]) -> str:
+        lines = items[match["name"]]
+        body = "".join(f"{match['indent']}{line}{',' if number < len(lines) else ''}\n" for number, line in enumerate(lines, 1))
+        return match["head"] + body + match["tail"]
+
+    return _BLOCK.sub(fill, MIGRATION.read_text())
+
+
+def states_page() -> str:
+    """The page of states and moves."""
+    lines = ["# States and moves", "", "<!-- written by `make derive` from deedbox.model.lifecycle; do not edit -->", ""]
+    for lifecycle in ALL:
+        ended = ", ".join(f"`{state}`" for state in lifecycle.ended)
+        live = ", ".join(f"`{state}`" for state in lifecycle.live)
+        lines += [f"## {lifecycle.name.capitalize()}", "", f"Live: {live}. Ended: {ended}.", ""]
+        lines += ["| move | from | to | who | fenced | notes |", "|---|---|---|---|---|---|"]
+        for move in lifecycle.moves:
+            source = ", ".join(move.sources) or "-"
+            fenced = "yes" if move.fenced else ""
+            lines.append(f"| {move.name} | {source} | {move.target} | {', '.join(move.actors)} | {fenced} | {move.notes} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def errors_page() -> str:
+    """The page of error codes."""
+    lines = ["# Error codes", "", "<!-- written by `make derive` from deedbox.model.errors; do not edit -->", ""]
+    lines += ["Every refusal is an RFC 9457 problem with one of these codes; the same codes serve every face.", ""]
+    lines += ["| code | status | try again | meaning |", "|---|---|---|---|"]
+    for name, code in sorted(CODES.items()):
+        lines.append(f"| `{name}` | {code.status} | {'yes' if code.retryable else 'no'} | {code.title} |")
+    return "\n".join([*lines, ""])
+
+
+def _outputs() -> dict[Path, Callable[[], str]]:
+    from tools.pages import guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
+
+    return {
+        MIGRATION: migration,
+        ROOT / "docs/states.md": states_page,
+        ROOT / "docs/errors.md": errors_page,
+        ROOT / "docs/settings.md": settings_page,
+        ROOT / "docs/guarantees.md": guarantees_page,
+    }
+
+
+def main() -> int:
+    """Write or check; the exit code is 1 when a file was stale under --check."""
+    check = "--check" in sys.argv[1:]
+    stale: list[str] = []
+    for path, make in _outputs().items():
+        text = make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(str(path.relative_to(ROOT)))
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    for name in stale:
+        print(f"stale: {name}" if check else f"wrote: {name}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
