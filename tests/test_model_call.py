@@ -3,18 +3,20 @@
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import httpx2
 import pytest
-from deedbox.model.failure import FailureClass, classify
-from deedbox.worker.model_answer import MAX_ANSWER_CHARS, AnswerError, read_answer
-from deedbox.worker.model_call import ModelCall, ModelClient, ModelEndpoint, ModelFailure, retry_after_s
 from pydantic import BaseModel, Field, RootModel, SecretStr
 
+from deedbox.model.failure import ActionFailure, FailureClass, classify
+from deedbox.worker.model_answer import MAX_ANSWER_CHARS, AnswerError, read_answer
+from deedbox.worker.model_call import ModelCall, ModelClient, ModelEndpoint, ModelFailure, retry_after_s
 from tests.servers.openai_endpoint import RETRY_AFTER_S, OpenAiEndpoint, Reply
 
+NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # no TLS here; reading the system's certificates would take longest
 KEY = "sk-test-aYk3"
 PROMPT = "The fridge of order 4711 hums: Grüße aus Köln ✓"
 VALID: dict[str, Any] = {"priority": "high", "subject": "Fridge ✓", "lines": [{"sku": "F-1", "count": 2}]}
@@ -31,6 +33,10 @@ class Ticket(BaseModel):
     lines: list[Line] = []
 
 
+def plain_client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(trust_env=False, verify=NO_TRUST)
+
+
 def endpoint(base_url: str, **changes: Any) -> ModelEndpoint:
     settings: dict[str, Any] = {"api_key": SecretStr(KEY), "model": "configured", "timeout_s": 10.0, **changes}
     return ModelEndpoint(base_url, **settings)
@@ -38,7 +44,7 @@ def endpoint(base_url: str, **changes: Any) -> ModelEndpoint:
 
 def ask(base_url: str, **changes: Any) -> ModelCall:
     async def main() -> ModelCall:
-        client = ModelClient(endpoint(base_url, **changes), httpx2.AsyncClient(trust_env=False))
+        client = ModelClient(endpoint(base_url, **changes), plain_client())
         try:
             return await client.call(Ticket, PROMPT, instructions="Classify the mail.", prompt_version="p7")
         finally:
@@ -233,7 +239,7 @@ def test_a_hang_ends_with_the_time_out() -> None:
 
 def test_a_cancelled_call_ends_as_cancelled() -> None:
     async def main(base_url: str, hanging: Callable[[], bool]) -> None:
-        client = ModelClient(endpoint(base_url, timeout_s=300), httpx2.AsyncClient(trust_env=False))
+        client = ModelClient(endpoint(base_url, timeout_s=300), plain_client())
         task = asyncio.create_task(client.call(Ticket, PROMPT))
         await asyncio.to_thread(hanging)
         task.cancel()
@@ -253,9 +259,32 @@ def test_a_refused_connection_was_not_sent() -> None:
     assert failure.identity["model"] == "configured"
 
 
-def test_a_name_that_does_not_resolve_was_not_sent() -> None:
-    failure = fail("http://nowhere.invalid/v1")
-    assert (failure.failure_class, failure.identity["endpoint"]) == ("not_sent", "remote")
+CLIENT_ERRORS: list[tuple[Exception, FailureClass, str]] = [
+    (httpx2.ConnectError(f"[Errno -2] Name or service not known: {KEY}"), "not_sent", "model_unreachable"),
+    (httpx2.ConnectTimeout(KEY), "not_sent", "model_unreachable"),
+    (httpx2.PoolTimeout(KEY), "not_sent", "model_unreachable"),
+    (httpx2.ReadTimeout(KEY), "overloaded", "model_timeout"),
+    (httpx2.RemoteProtocolError(KEY), "overloaded", "model_connection_lost"),
+    (ConnectionResetError(KEY), "overloaded", "model_connection_lost"),
+    (ActionFailure("denied", "egress_blocked", "The address is not allowed."), "denied", "egress_blocked"),
+]
+
+
+@pytest.mark.parametrize(("error", "failure_class", "code"), CLIENT_ERRORS)
+def test_what_the_http_client_raises_keeps_its_class(error: Exception, failure_class: str, code: str) -> None:
+    def refuse(_: httpx2.Request) -> httpx2.Response:
+        raise error
+
+    async def main() -> None:
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(refuse)) as http_client:
+            await ModelClient(endpoint("https://models.example.org/v1"), http_client).call(Ticket, PROMPT)
+
+    with pytest.raises(ModelFailure) as caught:
+        asyncio.run(main())
+    failure = caught.value
+    assert (failure.failure_class, failure.code, failure.identity["endpoint"]) == (failure_class, code, "remote")
+    assert failure.__context__ is None
+    assert KEY not in str(failure)
 
 
 @pytest.mark.parametrize("name", ["/srv/models/tiny.gguf", "http://10.0.0.9/tiny", "a\x00b", "", "x" * 500])
@@ -266,7 +295,7 @@ def test_a_model_name_that_could_give_something_away_is_not_journalled(name: str
 
 def test_one_client_serves_concurrent_calls() -> None:
     async def main(base_url: str) -> list[ModelCall]:
-        client = ModelClient(endpoint(base_url), httpx2.AsyncClient(trust_env=False))
+        client = ModelClient(endpoint(base_url), plain_client())
         calls = await asyncio.gather(*(client.call(Ticket, f"{PROMPT} {number}") for number in range(8)))
         await client.aclose()
         return calls
@@ -277,7 +306,7 @@ def test_one_client_serves_concurrent_calls() -> None:
 
 def test_half_a_surrogate_pair_in_the_prompt_does_not_stop_the_call() -> None:
     async def main(base_url: str) -> None:
-        client = ModelClient(endpoint(base_url), httpx2.AsyncClient(trust_env=False))
+        client = ModelClient(endpoint(base_url), plain_client())
         await client.call(Ticket, "a\ud800b\x00c")
         await client.aclose()
 

@@ -57,7 +57,8 @@ def run(*command: str) -> None:
     """Run a step of the set-up from the root. Raises SetUpError when it fails."""
     # pip and uv must not look at a virtual environment that happens to be active, nor fetch an interpreter.
     environment = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
-    environment.update(UV_PYTHON_DOWNLOADS="never", PIP_DISABLE_PIP_VERSION_CHECK="1")
+    # UTF-8 whatever the locale: the builder writes the path of the checkout into a file.
+    environment.update(UV_PYTHON_DOWNLOADS="never", PIP_DISABLE_PIP_VERSION_CHECK="1", LC_ALL="C.UTF-8")
     if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
         raise SetUpError("this step failed: " + " ".join(command))
 
@@ -83,6 +84,17 @@ def install() -> None:
     uv = (str(PYTHON), "-m", "uv", "pip")
     run(*uv, "sync", "--quiet", "--require-hashes", "--python", str(PYTHON), "requirements/dev.txt")
     run(*uv, "install", "--quiet", "--no-deps", "--no-build-isolation", "--offline", "--python", str(PYTHON), "--editable", ".")
+    point_at_sources()
+
+
+def point_at_sources() -> None:
+    """Make the in-place install's path relative.
+
+    An absolute one with a letter beyond ASCII stops every start of the interpreter under a plain C locale, because Python
+    before 3.13 reads these files in the locale's encoding.
+    """
+    for path in VENV.glob("lib/python3*/site-packages/__editable__.deedbox-*.pth"):
+        path.write_text(os.path.relpath(str(ROOT / "src"), str(path.parent)) + "\n", encoding="ascii")
 
 
 def main() -> int:

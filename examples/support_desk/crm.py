@@ -91,6 +91,7 @@ class Crm:
             Route("/notes/by-key/{key}", self._note_by_key, methods=["GET"]),
             Route("/tickets", self._tickets, methods=["GET", "POST"]),
             Route("/tickets/by-key/{key}", self._ticket_by_key, methods=["GET"]),
+            Route("/by-key/{key}", self._any_by_key, methods=["GET"]),
             Route("/faults", self._faults, methods=["GET", "POST"]),
         ]
 
@@ -110,12 +111,15 @@ class Crm:
     async def _ticket_by_key(self, request: Request) -> Response:
         return await self._by_key(request, "ticket")
 
+    async def _any_by_key(self, request: Request) -> Response:
+        return await self._by_key(request, None)
+
     async def _faults(self, request: Request) -> Response:
         if request.method == "POST":
             self._fault = await _parsed(request, Fault)
         return JSONResponse(self._fault.model_dump())
 
-    async def _by_key(self, request: Request, kind: Kind) -> Response:
+    async def _by_key(self, request: Request, kind: Kind | None) -> Response:
         found = await run_in_threadpool(self._store.by_key, kind, str(request.path_params["key"]))
         if found is None:
             raise RefusalError(404, "not_found", "No object was made with this key.")

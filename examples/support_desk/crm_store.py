@@ -93,11 +93,14 @@ class CrmStore:
             self._db.execute("COMMIT")
         return stored
 
-    def by_key(self, kind: Kind, key: str) -> dict[str, Any] | None:
-        """The object that this key made, or None: conclusive, because a key is bound in the transaction that stores."""
+    def by_key(self, kind: Kind | None, key: str) -> dict[str, Any] | None:
+        """The object that this key made (of any kind where none is named), or None.
+
+        The answer is conclusive, because a key is bound in the transaction that stores its object.
+        """
         with self._lock:
             row: sqlite3.Row | None = self._db.execute(
-                "SELECT * FROM object WHERE kind = ? AND key = ?", (kind, key)
+                "SELECT * FROM object WHERE (?1 IS NULL OR kind = ?1) AND key = ?2 ORDER BY id", (kind, key)
             ).fetchone()
         return None if row is None else _shown(row)
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 
@@ -15,7 +16,7 @@ def listen(port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(("127.0.0.1", port))
         sock.listen(128)
-        sock.setblocking(False)  # noqa: FBT003 -- the standard library takes it by position
+        sock.setblocking(False)
     except OSError:
         sock.close()
         raise
@@ -23,9 +24,14 @@ def listen(port: int) -> socket.socket:
 
 
 def announce(sock: socket.socket, port_file: Path) -> int:
-    """Write the socket's port to a file, whole or not at all, and return it. Raises OSError where it cannot be written."""
+    """Write the socket's port to a file, whole or not at all, then say so in one line on standard output, and return it.
+
+    Whoever started the process can wait for the line or for the file. Raises OSError where the file cannot be written.
+    """
     port = int(sock.getsockname()[1])
     write_atomically(port_file, f"{port}\n".encode())
+    sys.stdout.write(f"listening on 127.0.0.1:{port}\n")
+    sys.stdout.flush()
     return port
 
 

@@ -1,1 +1,1 @@
-"""Servers that tests run on loopback: real sockets, scripted behaviour."""
+"""Fake providers on loopback that really do what they are asked, count it, and fail on demand."""

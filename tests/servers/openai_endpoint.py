@@ -48,6 +48,24 @@ class Recorded:
         return "\n".join(str(message["content"]) for message in self.body.get("messages", []))
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The good answer, and the fields of it that are spoiled."""
+
+    valid: dict[str, Any]
+    enum_field: str
+    text_field: str
+
+    @property
+    def good(self) -> str:
+        """The good answer as JSON."""
+        return json.dumps(self.valid)
+
+    def spoiled(self, name: str, value: object) -> Reply:
+        """The good answer with one field changed."""
+        return Reply(json.dumps({**self.valid, name: value}))
+
+
 class OpenAiEndpoint:
     """The server. `valid` is the object the well-formed behaviours answer; the spoiling ones change one field of it.
 
@@ -65,11 +83,9 @@ class OpenAiEndpoint:
         model: str = "tiny-instruct-1",
     ) -> None:
         """Prepare the script; an unknown name raises KeyError here rather than in the server's thread."""
-        self._valid = dict(valid)
-        self._enum_field = enum_field
-        self._text_field = text_field
+        sample = Sample(dict(valid), enum_field, text_field)
         self._model = model
-        self._script = [self._reply(item) for item in script]
+        self._script = [_reply(item, sample) for item in script]
         self._lock = threading.Lock()
         self._released = threading.Event()
         self.hanging = threading.Event()
@@ -94,16 +110,6 @@ class OpenAiEndpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-    def _spoiled(self, name: str, value: Any) -> str:
-        return json.dumps({**self._valid, name: value})
-
-    def _reply(self, item: str | int | Reply) -> Reply:
-        if isinstance(item, Reply):
-            return item
-        if isinstance(item, int):
-            return Reply(status=item)
-        return BEHAVIOURS[item](self)
 
     def _next(self, request: Recorded) -> Reply:
         with self._lock:
@@ -154,29 +160,31 @@ class OpenAiEndpoint:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name of the base class
                 """Tests look at `requests`, not at a log."""
 
         return Handler
 
 
-def _valid(server: OpenAiEndpoint) -> str:
-    return json.dumps(server._valid)
+def _reply(item: str | int | Reply, sample: Sample) -> Reply:
+    if isinstance(item, Reply):
+        return item
+    return Reply(status=item) if isinstance(item, int) else BEHAVIOURS[item](sample)
 
 
-BEHAVIOURS: dict[str, Callable[[OpenAiEndpoint], Reply]] = {
-    "valid": lambda s: Reply(_valid(s)),
+BEHAVIOURS: dict[str, Callable[[Sample], Reply]] = {
+    "valid": lambda s: Reply(s.good),
     "prose": lambda _: Reply("I would say that this is rather urgent, and somebody should call the customer."),
-    "fenced": lambda s: Reply(f"```json\n{_valid(s)}\n```"),
-    "surrounded": lambda s: Reply(f"Sure, here is the {{object}}:\n\n{_valid(s)}\n\nAnything else?"),
-    "reasoning": lambda s: Reply(f'<think>Is it {{"priority": "low"}}? No.</think>\n{_valid(s)}'),
-    "reasoning_field": lambda s: Reply(_valid(s), extra={"reasoning_content": 'Perhaps {"priority": "low"}.'}),
-    "blocks": lambda s: Reply([{"type": "text", "text": _valid(s)[:9]}, {"type": "text", "text": _valid(s)[9:]}]),
-    "cut_off": lambda s: Reply(_valid(s)[:-4], finish_reason="length"),
-    "wrong_enum": lambda s: Reply(s._spoiled(s._enum_field, "whenever")),
-    "too_long": lambda s: Reply(s._spoiled(s._text_field, "long " * 4000)),
-    "nul": lambda s: Reply(s._spoiled(s._text_field, "a\x00b")),
-    "surrogate": lambda s: Reply(s._spoiled(s._text_field, "a\ud800b")),
+    "fenced": lambda s: Reply(f"```json\n{s.good}\n```"),
+    "surrounded": lambda s: Reply(f"Sure, here is the {{object}}:\n\n{s.good}\n\nAnything else?"),
+    "reasoning": lambda s: Reply(f'<think>Is it {{"priority": "low"}}? No.</think>\n{s.good}'),
+    "reasoning_field": lambda s: Reply(s.good, extra={"reasoning_content": 'Perhaps {"priority": "low"}.'}),
+    "blocks": lambda s: Reply([{"type": "text", "text": s.good[:9]}, {"type": "text", "text": s.good[9:]}]),
+    "cut_off": lambda s: Reply(s.good[:-4], finish_reason="length"),
+    "wrong_enum": lambda s: s.spoiled(s.enum_field, "whenever"),
+    "too_long": lambda s: s.spoiled(s.text_field, "long " * 4000),
+    "nul": lambda s: s.spoiled(s.text_field, "a\x00b"),
+    "surrogate": lambda s: s.spoiled(s.text_field, "a\ud800b"),
     "empty": lambda _: Reply(""),
     "refusal": lambda _: Reply(None, extra={"refusal": "I cannot help with that."}),
     "rate_limited": lambda _: Reply(status=429, headers={"Retry-After": str(RETRY_AFTER_S)}),

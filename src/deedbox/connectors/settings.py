@@ -6,13 +6,23 @@ from typing import Literal, Protocol, Self, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from deedbox.connectors.addresses import check_mail_address, mail_domain
+from deedbox.connectors.answers import SERVER_ERRORS
 from deedbox.egress import EgressPolicy, EgressRefused, check_url, parse_host
 
 _HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 # Headers that say where a request goes, how long it is or which effect it is belong to Deedbox alone.
 _OWN_HEADERS = frozenset(
-    {"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key", "accept-encoding", "expect"}
+    {
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+        "connection",
+        "idempotency-key",
+        "accept-encoding",
+        "expect",
+    }
 )
 
 
@@ -128,7 +138,7 @@ class HttpTargetConfig(BaseModel):
             raise ValueError("look_up: needed by a searchable or conclusive target")
         if self.capability == "native_key" and self.key_ttl_s is None:
             raise ValueError("key_ttl_s: needed by a native_key target")
-        if any(not 500 <= status <= 599 for status in self.not_taken):
+        if any(status not in SERVER_ERRORS for status in self.not_taken):
             raise ValueError("not_taken: only 5xx statuses can be listed")
         return self
 

@@ -104,14 +104,6 @@ class _PinnedBackend(httpcore2.AsyncNetworkBackend):
             addresses, until - monotonic(), connect, errors=(OSError, httpcore2.ConnectError, httpcore2.ConnectTimeout)
         )
 
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 -- the library's signature
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        raise EgressRefused("Local sockets cannot be reached through egress.")
-
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 
@@ -182,7 +174,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Send one request. Raises EgressRefused and NotSent of ours, and httpx2's TransportError for the rest."""
         url = check_url(str(request.url))
         until = None if self._total_s is None else monotonic() + self._total_s
-        extensions = cast("dict[str, Any]", request.extensions)
+        extensions: dict[str, Any] = dict(request.extensions)
         core = httpcore2.Request(
             method=request.method,
             url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),

@@ -16,6 +16,6 @@ it runs before and after the loops, never in them.
 """
 
 from deedbox.embedded.process import EmbeddedError
-from deedbox.embedded.server import Embedded, Running, Status, start, status, stop
+from deedbox.embedded.server import Embedded, Running, Status, remove, start, status, stop
 
-__all__ = ["Embedded", "EmbeddedError", "Running", "Status", "start", "status", "stop"]
+__all__ = ["Embedded", "EmbeddedError", "Running", "Status", "remove", "start", "status", "stop"]

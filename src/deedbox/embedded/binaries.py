@@ -19,7 +19,7 @@ _INSTALL = "pginstall18"
 _PROGRAMS = ("initdb", "pg_ctl", "postgres", "psql")
 # initdb puts its own path between double quotes in a shell line; these characters would not survive that.
 _UNSAFE = re.compile(r'["$`\\\x00-\x1f]')
-_PROBE = 'test -r "$1/share/postgresql/postgres.bki" && "$1/bin/initdb" --version >/dev/null && exec "$1/bin/postgres" --version'
+_PROBE = 'test -r "$1/share/postgresql/postgres.bki" && "$1/bin/initdb" --version >&2 && exec "$1/bin/postgres" --version'
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from deedbox.embedded.place import Place
-from deedbox.embedded.process import Ended, EmbeddedError, run
+from deedbox.embedded.process import EmbeddedError, expect, run, shell, write_as
 
 SUPERUSER = "postgres"
 OWNER = "deedbox_owner"
@@ -23,7 +22,7 @@ _SETTINGS = """\
 # Written by Deedbox at each start. Settings of your own belong into postgresql.conf, after the line that includes this file.
 listen_addresses = ''
 port = {port}
-unix_socket_directories = {sockets}
+unix_socket_directories = '"{sockets}"'
 unix_socket_permissions = 0700
 max_connections = 200
 shared_buffers = 128MB
@@ -46,6 +45,11 @@ log_min_error_statement = panic
 _ROLES = """\
 CREATE ROLE {owner} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE
 CREATE ROLE {app} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD '{password}'
+"""
+
+_ACCESS = """\
+# Sockets only, and nobody without a password.
+local all all scram-sha-256
 """
 
 _CREATE_DATABASE = r"""
@@ -105,35 +109,29 @@ def make_cluster(place: Place, words: Passwords) -> None:
     if place.data.exists():
         _check_version(place)
         return
-    part = Path(tempfile.mkdtemp(prefix="init-", dir=place.home))
-    place.give(part)
-    secret = part / "secret"
-    secret.touch(mode=0o600)
-    secret.write_text(words.superuser, encoding="ascii")
-    place.give(secret)
-    data = part / "data"
+    account = place.account
+    part = place.home / f"init-{secrets.token_hex(8)}"
+    data, secret = part / "data", part / "secret"
+    expect(shell('mkdir "$1"', part, account=account), f"making {part}")
+    write_as(secret, words.superuser, account=account)
     arguments = ["-D", data, "-U", SUPERUSER, "-E", "UTF8", "--locale=C", "--auth=scram-sha-256", "--pwfile", secret]
-    _expect(run([place.program("initdb"), *arguments, "--no-instructions"], account=place.account), "initdb")
-    # No password travels over a socket before there are roles: the server is not up yet.
-    single = [place.program("postgres"), "--single", "-D", data, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic"]
+    expect(run([place.program("initdb"), *arguments, "--no-instructions"], account=account), "initdb")
+    # The roles are made before there is a socket, and before the cluster stands in its place: it is whole or not there.
+    single = ["--single", "-D", data, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "postgres"]
     roles = _ROLES.format(owner=OWNER, app=APP, password=words.app)
-    _expect(run([*single, "postgres"], account=place.account, stdin=roles), "making the roles")
-    with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
-        file.write("\ninclude 'deedbox.conf'\n")
-    (data / "pg_hba.conf").write_text("# Sockets only, and nobody without a password.\nlocal all all scram-sha-256\n", encoding="utf-8")
-    data.rename(place.data)
-    _sync_directory(place.home)
-    shutil.rmtree(part, ignore_errors=True)
+    expect(run([place.program("postgres"), *single], account=account, stdin=roles), "making the roles")
+    write_as(data / "pg_hba.conf", _ACCESS, account=account)
+    expect(shell("""echo "include 'deedbox.conf'" >>"$1" """, data / "postgresql.conf", account=account), "the settings")
+    for changed in (data / "pg_hba.conf", data / "postgresql.conf", data):
+        _sync(changed)
+    expect(shell('mv "$1" "$2" && rm -r "$3"', data, place.data, part, account=account), f"putting {place.data} in place")
+    _sync(place.home)
 
 
 def write_settings(place: Place, sockets: Path) -> None:
     """Writes the settings of the next start: the socket's directory may have changed with the path of the checkout."""
-    quoted = str(sockets).replace('"', '""').replace("\\", "\\\\").replace("'", "''")
-    part = place.data / "deedbox.conf.part"
-    part.unlink(missing_ok=True)
-    part.write_text(_SETTINGS.format(port=PORT, sockets=f"'\"{quoted}\"'"), encoding="utf-8")
-    place.give(part)
-    part.replace(place.data / "deedbox.conf")
+    text = _SETTINGS.format(port=PORT, sockets=sockets)
+    write_as(place.data / "deedbox.conf", text, account=place.account)
 
 
 def make_database(place: Place, words: Passwords, sockets: Path, name: str) -> None:
@@ -141,31 +139,26 @@ def make_database(place: Place, words: Passwords, sockets: Path, name: str) -> N
     arguments = ["-X", "-q", "-w", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}"]
     address = ["-h", sockets, "-p", str(PORT), "-U", SUPERUSER, "-d", "postgres"]
     secret = {"PGPASSWORD": words.superuser}
-    _expect(
+    expect(
         run([place.program("psql"), *arguments, *address], account=None, stdin=_CREATE_DATABASE, extra=secret),
         f"making the database {name}",
     )
 
 
-def _check_version(place: Place) -> None:
-    made_by = (place.data / "PG_VERSION").read_text(encoding="ascii").strip()
-    if place.binaries.version.partition(".")[0] != made_by:
-        message = (
-            f"{place.data} was made by PostgreSQL {made_by}, and the installed programs are {place.binaries.version}: install the "
-            f"version of Deedbox that made it, dump it there and load it here, or name another directory in DEEDBOX_STATE"
-        )
-        raise EmbeddedError(message)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: Path) -> None:
+    """Brings a file or a directory to the disk; initdb has done so with the rest."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _expect(ended: Ended, what: str) -> None:
-    if ended.code != 0:
-        message = f"{what} failed with exit code {ended.code}: {ended.said}"
+def _check_version(place: Place) -> None:
+    made_by = (place.data / "PG_VERSION").read_text(encoding="ascii").strip()
+    if place.binaries.version.partition(".")[0] != made_by:
+        message = (
+            f"{place.data} was made by PostgreSQL {made_by}, and the installed programs are {place.binaries.version}: install "
+            f"the version of Deedbox that made it, dump it there and load it here, or name another directory in DEEDBOX_STATE"
+        )
         raise EmbeddedError(message)

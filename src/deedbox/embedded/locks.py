@@ -11,7 +11,7 @@ nothing to tidy up.
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ def _open(path: Path) -> int:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Generator[None]:
     """Waits for the lock and holds it for the block. Raises OSError where the file cannot be opened."""
     descriptor = _open(path)
     try:
@@ -74,13 +74,20 @@ def become_exclusive(descriptor: int) -> bool:
     return True
 
 
-def is_held(path: Path) -> bool:
-    """Whether anyone holds the lock now; creates nothing, and a file that is not there is held by nobody."""
+def is_held(path: Path, *, shared_too: bool = False) -> bool:
+    """Whether anyone holds the lock alone, or with `shared_too` at all; a file that is not there is held by nobody.
+
+    To ask is to hold for an instant: ask for shared holders only under the start lock, or a user that leaves at that instant
+    would take the question for another user.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        return not become_exclusive(descriptor)
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if shared_too else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     finally:
         os.close(descriptor)
+    return False

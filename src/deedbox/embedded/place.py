@@ -8,6 +8,7 @@ reach and the state keeps a pointer to it. No directory that Deedbox did not mak
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,8 @@ from deedbox.embedded.process import Account, EmbeddedError, shell
 
 _SOCKET_PATH_MAX = 103  # bytes; the limit is 107 on Linux and 103 on macOS
 _SOCKET_NAME = "/.s.PGSQL.5432"
+# Marks that a list of directories or hosts, or a quoted setting, gives a meaning.
+_UNFIT = re.compile(rb"""[,"'\\\x00-\x1f]""")
 _ENTER = 'cd "$1" && test -w .'
 
 
@@ -46,10 +49,9 @@ class Place:
         """The path of one of the server's programs."""
         return self.binaries.programs / name
 
-    def give(self, path: Path) -> None:
-        """Makes `path`, which this process has just made, the server's account's own."""
-        if self.account:
-            os.chown(path, self.account.uid, self.account.gid, follow_symlinks=False)
+    def say_account(self) -> str:
+        """The account's name, or the caller's number."""
+        return self.account.name if self.account else str(os.geteuid())
 
 
 def control_directory(state: Path) -> Path:
@@ -94,14 +96,14 @@ def find_place(state: Path) -> Place:
     if _make_home(place):
         return _usable(place)
     if (inside / "data").exists():
-        message = f"the account {_name(account)} cannot reach {inside}: name a directory that it can reach in DEEDBOX_STATE"
+        message = f"the account {place.say_account()} cannot reach {inside}: name a directory that it can in DEEDBOX_STATE"
         raise EmbeddedError(message)
     for base in reachable_bases():
         place = Place(state, Path(tempfile.mkdtemp(prefix="state-", dir=base)), account, place.binaries)
         if _make_home(place):
             _write_pointer(state, place.home)
             return place
-    message = f"found no directory that the account {_name(account)} can reach: name one that it can in DEEDBOX_STATE"
+    message = f"found no directory that the account {place.say_account()} can reach: name one that it can in DEEDBOX_STATE"
     raise EmbeddedError(message)
 
 
@@ -130,32 +132,27 @@ def _fits(directory: Path) -> bool:
         text.decode()
     except UnicodeDecodeError:
         return False
-    return len(text) + len(_SOCKET_NAME) <= _SOCKET_PATH_MAX and not any(mark in text for mark in b",\"'\\\n\r\t")
+    return len(text) + len(_SOCKET_NAME) <= _SOCKET_PATH_MAX and not _UNFIT.search(text)
 
 
 def _private(directory: Path, place: Place) -> bool:
     """Makes the directory unless it is there, and says whether it is the account's own and closed to others."""
-    try:
-        try:
-            directory.mkdir(mode=0o700)
-            place.give(directory)
-        except FileExistsError:
-            pass
-        found = directory.lstat()
-    except OSError:
+    if shell(f'mkdir -m 700 "$1" 2>/dev/null; {_ENTER}', directory, account=place.account).code != 0:
         return False
+    found = directory.lstat()
     owner = place.account.uid if place.account else os.geteuid()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == owner and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
-    return ours and shell(_ENTER, directory, account=place.account).code == 0
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and stat.S_IMODE(found.st_mode) == stat.S_IRWXU
 
 
 def _make_home(place: Place) -> bool:
     """Whether the place's home is there, the account's own, and one that the account can enter; leaves no refused one."""
+    if "\n" in str(place.home):
+        return False  # the server's pid file holds one value a line, and this path is one
     there = place.home.is_dir()
     try:
         place.home.mkdir(mode=0o700, exist_ok=True)
-        if not (place.home / "data").exists():
-            place.give(place.home)
+        if place.account and not place.data.exists():
+            os.chown(place.home, place.account.uid, place.account.gid, follow_symlinks=False)
     except OSError:
         return False
     if shell(_ENTER, place.home, account=place.account).code == 0:
@@ -167,11 +164,11 @@ def _make_home(place: Place) -> bool:
 
 def _usable(place: Place) -> Place:
     """Gives a home that a copy made by root left to root back to the account: the server never runs as root."""
-    if place.account and place.data.exists() and place.data.stat().st_uid == 0:
-        place.give(place.home)
-        for folder, folders, names in os.walk(place.home):
-            for name in (*folders, *names):
-                place.give(Path(folder) / name)
+    account = place.account
+    if account and place.data.exists() and (found := place.data.lstat()).st_uid == 0 and stat.S_ISDIR(found.st_mode):
+        for _, folders, names, descriptor in os.fwalk(place.home):
+            for name in (".", *folders, *names):
+                os.chown(name, account.uid, account.gid, dir_fd=descriptor, follow_symlinks=False)
     return place
 
 
@@ -187,10 +184,6 @@ def _account(state: Path, data: Path) -> Account | None:
         message = "PostgreSQL does not run as root, and there is no account postgres or nobody: run Deedbox as another account"
         raise EmbeddedError(message)
     return account
-
-
-def _name(account: Account | None) -> str:
-    return account.name if account else str(os.geteuid())
 
 
 def _read_pointer(pointer: Path) -> tuple[Path | None, Path | None]:

@@ -75,9 +75,9 @@ def run(
     """
     name = os.fspath(arguments[0])
     try:
-        ended = subprocess.run(  # noqa: S603 - the one place that runs programs; a list of arguments, never a shell line
+        ended = subprocess.run(
             [os.fspath(argument) for argument in arguments],
-            input=stdin.encode(),
+            input=os.fsencode(stdin),
             capture_output=True,
             env={**_ENVIRONMENT, **(extra or {})},
             cwd="/",
@@ -101,6 +101,22 @@ def run(
     return Ended(ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace"))
 
 
-def shell(script: str, *arguments: str | Path, account: Account | None, keep: Sequence[int] = ()) -> Ended:
+def shell(script: str, *arguments: str | Path, account: Account | None, stdin: str = "", keep: Sequence[int] = ()) -> Ended:
     """Runs a fixed script of ours with `sh`; what varies comes in as `$1`, `$2` …, so that no path needs quoting."""
-    return run(["/bin/sh", "-c", script, "sh", *arguments], account=account, keep=keep)
+    return run(["/bin/sh", "-c", script, "sh", *arguments], account=account, stdin=stdin, keep=keep)
+
+
+def write_as(path: Path, text: str, *, account: Account | None) -> None:
+    """Writes a whole file, mode 0600, as the account.
+
+    Root never writes into a directory of another account: that one could have put a link there. Raises EmbeddedError.
+    """
+    expect(shell('cat >"$1.part" && mv -f "$1.part" "$1"', path, account=account, stdin=text), f"writing {path}")
+
+
+def expect(ended: Ended, what: str) -> Ended:
+    """Returns `ended` if the program succeeded, and else raises EmbeddedError: `what` failed, and what was said."""
+    if ended.code != 0:
+        message = f"{what} failed with exit code {ended.code}: {ended.said}"
+        raise EmbeddedError(message)
+    return ended

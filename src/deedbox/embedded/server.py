@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Self
 from urllib.parse import quote
 
 from deedbox.embedded import cluster, control
-from deedbox.embedded.locks import Locks, become_exclusive, exclusive, is_held, share
+from deedbox.embedded.locks import Locks, become_exclusive, exclusive, is_held, share, try_exclusive
 from deedbox.embedded.place import Place, control_directory, find_place, pointed_home
 from deedbox.embedded.process import EmbeddedError
 
@@ -101,6 +102,7 @@ def start(state: Path, *, database: str = "deedbox") -> Running:
     try:
         with exclusive(locks.start):
             user = share(locks.users)
+            place = None
             try:
                 place = find_place(state)
                 words = cluster.passwords(directory, place)
@@ -109,6 +111,9 @@ def start(state: Path, *, database: str = "deedbox") -> Running:
                 cluster.make_database(place, words, sockets, database)
                 _hand_over(state, directory)
             except BaseException:
+                if place and become_exclusive(user):
+                    with suppress(EmbeddedError, OSError):  # the first error is the one to tell
+                        control.stop_server(place, locks)
                 os.close(user)
                 raise
     except OSError as error:
@@ -132,6 +137,18 @@ def stop(state: Path) -> bool:
         raise _unusable(state, error) from error
 
 
+def remove(state: Path) -> None:
+    """Stops the server of `state` and removes its data and secrets, for good. Raises EmbeddedError where that fails."""
+    stop(state)
+    state = state.resolve()
+    try:
+        for directory in (pointed_home(state) or state / "postgres", control_directory(state)):
+            if directory.exists():
+                shutil.rmtree(directory)
+    except OSError as error:
+        raise _unusable(state, error) from error
+
+
 def status(state: Path) -> Status:
     """How the server of `state` is, without starting, making or changing anything."""
     state = state.resolve()
@@ -139,7 +156,7 @@ def status(state: Path) -> Status:
     home = pointed_home(state) or state / "postgres"
     data = home / "data"
     try:
-        made, running, in_use = data.exists(), is_held(locks.server), is_held(locks.users)
+        made, running, in_use = data.exists(), is_held(locks.server), _in_use(locks)
     except OSError as error:
         raise _unusable(state, error) from error
     written = control.PidFile.of(data) if running else None
@@ -152,6 +169,19 @@ def status(state: Path) -> Status:
         sockets=written.sockets if written else None,
         pid=written.pid if written else None,
     )
+
+
+def _in_use(locks: Locks) -> bool:
+    """Whether the server has users; who starts or stops at this moment counts as one."""
+    if not locks.start.exists():
+        return False
+    lock = try_exclusive(locks.start)
+    if lock is None:
+        return True
+    try:
+        return is_held(locks.users, shared_too=True)
+    finally:
+        os.close(lock)
 
 
 def _prepared(state: Path) -> Path:

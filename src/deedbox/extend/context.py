@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,10 @@ from deedbox.extend.document import Document
 from deedbox.model.errors import InvalidValueError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
+
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class AttemptPort(Protocol):
@@ -93,7 +97,7 @@ class Context:
         """GET JSON from a target named in the settings, which hold its address and credentials. Raises ActionFailure."""
         return await self._port.read(target, path)
 
-    async def step[T](self, name: str, run: Callable[[], Awaitable[T] | T], *, given: Any = None) -> T:
+    async def step(self, name: str, run: Callable[[], Awaitable[T] | T], *, given: Any = None) -> T:
         """Run a named piece of the attempt once: later attempts get the stored result and do not run it again.
 
         `given` is what the piece depends on; the same name with another `given` is a bug. The result must be a pydantic
@@ -116,7 +120,7 @@ class Context:
         """Show a result in the making; it is marked as a draft everywhere."""
         await self._port.partial(value)
 
-    async def model[M: BaseModel](self, output: type[M], prompt: str, *, instructions: str | None = None) -> M:
+    async def model(self, output: type[M], prompt: str, *, instructions: str | None = None) -> M:
         """A validated value from the configured model, after at most the configured repairs. Raises ActionFailure."""
         return cast("M", await self._port.model(output, prompt, instructions))
 

@@ -11,8 +11,6 @@ import rfc8785
 
 from deedbox.model.errors import InvalidValueError
 
-type Json = None | bool | int | float | str | list[Any] | dict[str, Any]
-
 MAX_SAFE_INTEGER = 2**53 - 1
 
 

@@ -7,9 +7,13 @@ an idle process adds no latency.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
-class Gatherer[Item, Answer]:
+class Gatherer(Generic[Item, Answer]):
     """Collects items and hands them to `flush` in batches; each caller gets its own answer or its own error.
 
     `flush` returns one answer per item, in order. When it raises, `one` is called for every item by itself, so that one
@@ -79,6 +83,6 @@ class Gatherer[Item, Answer]:
                 future.set_result(answer)
 
 
-def _fail[Answer](future: "asyncio.Future[Answer]", error: Exception) -> None:
+def _fail(future: "asyncio.Future[Answer]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

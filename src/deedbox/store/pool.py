@@ -1,12 +1,12 @@
 """Connections to PostgreSQL: every one with its time-outs, its name and READ COMMITTED pinned."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from psycopg import AsyncConnection, conninfo
 from psycopg_pool import AsyncConnectionPool
 
-type Connection = AsyncConnection[tuple[Any, ...]]
-type Pool = AsyncConnectionPool[Connection]
+Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000

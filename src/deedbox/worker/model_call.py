@@ -216,7 +216,7 @@ class ModelClient:
                 return await model_request(self._model, messages, model_settings=settings)
         except TimeoutError:
             return _TIMED_OUT
-        except ModelAPIError as error:
+        except (ModelAPIError, ActionFailure, httpx2.HTTPError, OSError) as error:
             return _failure_of(error)
         except _MALFORMED:
             return _MALFORMED_ANSWER
@@ -272,7 +272,7 @@ _BY_CLASS: dict[FailureClass, tuple[str, str]] = {
 }
 
 
-def _failure_of(error: ModelAPIError) -> Failure:
+def _failure_of(error: Exception) -> Failure:
     """The class of what the library raised, by phase and status; the guarded HTTP client's own failures keep theirs."""
     cause: BaseException | None = error
     status: int | None = None
@@ -289,13 +289,13 @@ def _failure_of(error: ModelAPIError) -> Failure:
         failure_class = class_of_status(status)
         code, sentence = _BY_CLASS[failure_class]
         return Failure(failure_class, code, f"{sentence} (HTTP {status})", retry_after_s(headers))
-    if isinstance(error, ModelConnectionError):
-        if error.phase in {"connect", "pool"}:
-            return Failure("not_sent", "model_unreachable", "The model's server cannot be reached.")
-        if isinstance(error, ModelTimeoutError):
-            return _TIMED_OUT
-        return Failure("overloaded", "model_connection_lost", "The connection to the model's server was lost.")
-    return _MALFORMED_ANSWER
+    if isinstance(error, ModelConnectionError) and error.phase in {"connect", "pool"}:
+        return Failure("not_sent", "model_unreachable", "The model's server cannot be reached.")
+    if isinstance(error, ModelTimeoutError):
+        return _TIMED_OUT
+    if isinstance(error, ModelAPIError) and not isinstance(error, ModelConnectionError):
+        return _MALFORMED_ANSWER
+    return Failure("overloaded", "model_connection_lost", "The connection to the model's server was lost.")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -1,0 +1,134 @@
+"""Sessions of people: opened by a login, rows in the database, ended by time or by logging out.
+
+The browser holds 256 random bits; the row holds their SHA-256. The CSRF token is derived from those bits, so that a page can
+show it although the database knows only its hash, and the same page is the same bytes each time.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from uuid import UUID
+
+from deedbox.access.keys import clean_name, digest
+from deedbox.access.passwords import LoginLimit, Passwords
+from deedbox.model.identity import Principal
+from deedbox.store import access as store
+from deedbox.store.access import LinkPreview
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit, transaction
+
+IDLE_S = 30 * 60.0
+ABSOLUTE_S = 12 * 60 * 60.0
+_LONGEST_TOKEN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A login that succeeded: the cookie's value, the CSRF token of its forms, and who it is."""
+
+    token: str
+    csrf: str
+    principal: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session that is alive."""
+
+    principal: Principal
+    csrf_sha256: bytes
+
+    def owns(self, csrf: str) -> bool:
+        """Whether the CSRF token belongs to this session."""
+        return hmac.compare_digest(digest(csrf), self.csrf_sha256)
+
+
+class LoginGuard:
+    """What the logins of one process share: the hasher under its cap and the limit on guessing."""
+
+    def __init__(self, passwords: Passwords | None = None) -> None:
+        """A guard that has seen nobody yet."""
+        self.passwords = passwords or Passwords()
+        self.limit = LoginLimit()
+
+
+def csrf_of(token: str) -> str:
+    """The CSRF token of the session with this cookie."""
+    mac = hmac.new(token.encode("utf-8", "surrogatepass"), b"deedbox csrf 1", hashlib.sha256).digest()
+    return base64.urlsafe_b64encode(mac).rstrip(b"=").decode()
+
+
+async def login(
+    pool: Pool, tenant: str, name: str, password: str, *, guard: LoginGuard, peer: str, replaces: str | None = None
+) -> SessionOpened | None:
+    """Open a session, or None when name and password do not fit; an unknown name takes as long as a wrong password.
+
+    `peer` is where the caller is; `replaces` is the session it came with, which ends. Raises
+    DeedboxError("too_many_logins") after five failures of one name from one peer within a minute.
+    """
+    name = clean_name(name)
+    mark = guard.limit.begin(name, peer)
+    try:
+        async with autocommit(pool) as connection:
+            found = await store.named(connection, tenant, name)
+        known = found.password_hash if found is not None and found.kind == "person" else None
+        matched = await guard.passwords.verify(known, password)
+    except BaseException:
+        # A database that is away, a queue that is full and a caller that hung up are not wrong passwords.
+        guard.limit.withdraw(name, peer, mark)
+        raise
+    if not matched or found is None or known is None:
+        return None
+    guard.limit.succeeded(name, peer)
+    renewed = await guard.passwords.hash(password) if guard.passwords.stale(known) else None
+    token = secrets.token_urlsafe(32)
+    csrf = csrf_of(token)
+    async with transaction(pool) as connection:
+        if renewed is not None:
+            await store.rehash(connection, found.principal_id, known, renewed)
+        await store.open_session(
+            connection,
+            session_sha256=digest(token),
+            principal_id=found.principal_id,
+            method="password",
+            csrf_sha256=digest(csrf),
+            absolute_s=ABSOLUTE_S,
+            replaces=digest(replaces) if replaces else None,
+        )
+    principal = Principal(str(found.principal_id), tenant, name, "person", found.roles, "session")
+    return SessionOpened(token, csrf, principal)
+
+
+async def resolve_session(pool: Pool, token: str) -> SessionInfo | None:
+    """Who the session belongs to; None when it is unknown, was ended, sat idle for 30 minutes or is 12 hours old."""
+    if not token or len(token) > _LONGEST_TOKEN:
+        return None
+    async with autocommit(pool) as connection:
+        found = await store.session(connection, digest(token), IDLE_S)
+    if found is None:
+        return None
+    holder, csrf_sha256 = found
+    principal = Principal(str(holder.principal_id), holder.tenant, holder.name, "person", holder.roles, "session")
+    return SessionInfo(principal, csrf_sha256)
+
+
+async def logout(pool: Pool, token: str) -> bool:
+    """End the session at once; false when it was not open."""
+    async with transaction(pool) as connection:
+        return await store.close_session(connection, digest(token))
+
+
+async def end_sessions(pool: Pool, tenant: str, name: str) -> int:
+    """End every session of a person and say how many were open."""
+    async with transaction(pool) as connection:
+        return await store.close_sessions(connection, tenant, clean_name(name))
+
+
+async def preview_link(pool: Pool, tenant: str, approval_id: UUID, token: str) -> LinkPreview | None:
+    """What the holder of an approval link may know before login: action, who asks, deadline and state. Changes nothing."""
+    if not token or len(token) > _LONGEST_TOKEN:
+        return None
+    async with autocommit(pool) as connection:
+        return await store.link(connection, tenant, approval_id, digest(token))

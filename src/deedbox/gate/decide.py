@@ -1,0 +1,223 @@
+"""The one function by which anything is decided, whatever the door, and its counterpart for silence.
+
+Locks are taken in the order queue, approval, effect, audit. Everything a decision changes is one transaction; what it
+refuses changes nothing and says who was first.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, cast
+from uuid import UUID
+
+from deedbox.model.errors import DeedboxError, Problem
+from deedbox.model.identity import Principal
+from deedbox.model.values import short_message
+from deedbox.store import admission, decision
+from deedbox.store.audit import AuditEntry, append
+from deedbox.store.ids import IdSource
+from deedbox.store.outbox import finish_job
+from deedbox.store.pool import Connection, Pool
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.views import notify_jobs
+
+NOT_AFTER_S = 86400.0
+"""How long an authorised effect may wait on the outbox before it lapses unsent, in seconds."""
+
+Choice = Literal["approve", "reject"]
+State = Literal["pending", "approved", "rejected", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What became of a decision: the approval's state afterwards, by whom, when, and a sentence."""
+
+    state: State
+    by: str
+    at: datetime
+    message: str
+
+
+async def decide(  # noqa: PLR0913 -- who, what, and exactly what was shown
+    pool: Pool, ids: IdSource, principal: Principal, *, approval_id: UUID, digest_hex: str | None, choice: str, reason: str | None, how: str
+) -> Decided:
+    """Decide one approval for one person, bound to the digest that was shown.
+
+    Raises DeedboxError: invalid_input (no digest, an unknown choice, a rejection without a reason), person_required,
+    not_found, permission_denied, already_decided, approval_expired, approval_changed. A refusal changes nothing.
+    """
+    shown, checked = _check(digest_hex, choice, reason)
+    if principal.kind != "person":
+        raise DeedboxError("person_required", "Only a person decides; this key belongs to a service.")
+    async with transaction(pool) as connection:
+        job_id = await decision.job_of(connection, approval_id, principal.tenant)
+        if job_id is None:
+            raise DeedboxError("not_found", "There is no such approval, or it is not yours.")
+        await decision.lock_job(connection, job_id)
+        approval = await decision.lock_approval(connection, approval_id)
+        if approval is None:
+            raise DeedboxError("not_found", "There is no such approval, or it is not yours.")
+        _authorise(principal, approval, shown, checked)
+        voter = UUID(principal.principal_id)
+        if not await decision.vote(connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how):
+            raise DeedboxError("already_decided", "You have decided this already; another person's vote is needed.")
+        answer = await _apply(connection, ids, approval, principal, checked, short_message(reason) if reason else None, how)
+        await append(
+            connection,
+            AuditEntry(
+                tenant=principal.tenant,
+                actor=principal.name,
+                door=how,
+                method=principal.method,
+                verb=checked,
+                subject_kind="approval",
+                subject_id=str(approval_id),
+                reason=short_message(reason) if reason else None,
+                detail={"digest": shown.hex(), "job_id": str(job_id), "state": answer.state},
+            ),
+        )
+    async with autocommit(pool) as connection:
+        await notify_jobs(connection, [job_id])
+    return answer
+
+
+def _check(digest_hex: str | None, choice: str, reason: str | None) -> tuple[bytes, Choice]:
+    if choice not in ("approve", "reject"):
+        problem = Problem("/decision", "enum", "must be exactly `approve` or `reject`")
+        raise DeedboxError("invalid_input", "The decision is `approve` or `reject`.", problems=(problem,))
+    try:
+        shown = bytes.fromhex(digest_hex or "")
+    except ValueError:
+        shown = b""
+    if len(shown) != 32:
+        problem = Problem("/digest", "digest", "must be the 64 hexadecimal digits that were shown")
+        raise DeedboxError("invalid_input", "The digest of what was shown is missing.", problems=(problem,))
+    if choice == "reject" and not (reason or "").strip():
+        problem = Problem("/reason", "required", "a rejection needs a reason")
+        raise DeedboxError("invalid_input", "A rejection needs a reason.", problems=(problem,))
+    return shown, cast("Choice", choice)
+
+
+def _authorise(principal: Principal, approval: decision.LockedApproval, shown: bytes, choice: Choice) -> None:
+    audience = frozenset(approval.audience)
+    if not principal.has_role(audience) or not principal.may("decide"):
+        wanted = ", ".join(sorted(audience))
+        raise DeedboxError("permission_denied", f"Deciding this needs one of these roles: {wanted}.")
+    if UUID(principal.principal_id) == approval.subject:
+        raise DeedboxError("permission_denied", "Whoever asked for it does not decide it; someone else must.")
+    if approval.state != "pending":
+        who = approval.decided_by or "the clock"
+        when = f" at {approval.decided_at:%Y-%m-%d %H:%M:%S %Z}" if approval.decided_at else ""
+        raise DeedboxError("already_decided", f"It is {approval.state} already, by {who}{when}.")
+    if approval.lapsed:
+        raise DeedboxError("approval_expired", "Its time is over; nothing was sent and nothing will be.")
+    if shown != approval.digest:
+        raise DeedboxError("approval_changed", "What was shown is not what waits here now; look again.")
+    if choice not in approval.allowed:
+        raise DeedboxError("permission_denied", f"`{choice}` is not one of the decisions allowed here.")
+
+
+async def _apply(  # noqa: PLR0913, PLR0917 -- one transaction's worth of facts
+    connection: Connection,
+    ids: IdSource,
+    approval: decision.LockedApproval,
+    principal: Principal,
+    choice: Choice,
+    reason: str | None,
+    how: str,
+) -> Decided:
+    by = UUID(principal.principal_id)
+    if choice == "approve" and await decision.count_votes(connection, approval.approval_id) < approval.quorum:
+        at = await decision.now(connection)
+        return Decided("pending", principal.name, at, "Your vote is kept; another person's is needed.")
+    state: State = "approved" if choice == "approve" else "rejected"
+    at = await decision.end_approval(
+        connection, approval_id=approval.approval_id, state=state, decided_by=by, how=how, reason=reason
+    )
+    if at is None:
+        raise DeedboxError("already_decided", "Someone else was first.")
+    if state == "approved":
+        await _enqueue(connection, ids, approval)
+    event = {"approval_id": str(approval.approval_id), "group": approval.group, "decision": state, "by": principal.name}
+    await _event(connection, ids, approval.job_id, "job.decided", event)
+    await _job_after(connection, ids, approval.job_id, "rejected", reason or "")
+    sentence = "Approved: it goes out now." if state == "approved" else "Rejected: nothing was sent and nothing will be."
+    return Decided(state, principal.name, at, sentence)
+
+
+async def _enqueue(connection: Connection, ids: IdSource, approval: decision.LockedApproval) -> None:
+    if approval.proposal_id is None or approval.effects == 0:
+        return
+    enqueued = await admission.enqueue_approved(
+        connection,
+        job_id=approval.job_id,
+        proposal_id=approval.proposal_id,
+        approval_id=approval.approval_id,
+        group=approval.group,
+        effect_ids=ids.many(approval.effects),
+        not_after_s=NOT_AFTER_S,
+    )
+    if len(enqueued) != approval.effects:
+        raise RuntimeError(f"approval {approval.approval_id} names {approval.effects} effects, {len(enqueued)} were found")
+
+
+async def _event(connection: Connection, ids: IdSource, job_id: UUID, event_type: str, payload: dict[str, object]) -> None:
+    await decision.add_event(connection, job_id, event_id=ids.new(), event_type=event_type, payload_json=json.dumps(payload))
+
+
+async def _job_after(connection: Connection, ids: IdSource, job_id: UUID, why: str, reason: str) -> None:
+    """Move the job once its last open approval has ended."""
+    states = await decision.approval_states(connection, job_id)
+    if "pending" in states:
+        return
+    if "approved" in states:
+        await decision.move_job(connection, job_id, "dispatching")
+        await _event(connection, ids, job_id, "job.dispatching", {})
+        await finish_job(connection, ids, job_id)
+        return
+    code = "rejected" if why == "rejected" else "approval_expired"
+    sentence = f"A person rejected it: {reason}" if why == "rejected" else "Nobody decided in time; nothing was sent."
+    await decision.decline_job(
+        connection,
+        job_id,
+        event_id=ids.new(),
+        code=code,
+        message=sentence,
+        event_json=json.dumps({"code": code, "message": sentence, "retryable": False}),
+    )
+
+
+async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
+    """End pending approvals whose time is over, one transaction each; returns how many. Silence never approves."""
+    async with autocommit(pool) as connection:
+        lapsed = await decision.lapsed(connection, limit)
+    ended = 0
+    for approval_id, tenant in lapsed:
+        async with transaction(pool) as connection:
+            job_id = await decision.job_of(connection, approval_id, tenant)
+            if job_id is None:
+                continue
+            await decision.lock_job(connection, job_id)
+            approval = await decision.lock_approval(connection, approval_id)
+            if approval is None or approval.state != "pending" or not approval.lapsed:
+                continue
+            await decision.end_approval(
+                connection, approval_id=approval_id, state="expired", decided_by=None, how="sweep", reason=None
+            )
+            event = {"approval_id": str(approval_id), "group": approval.group, "decision": "expired"}
+            await _event(connection, ids, job_id, "job.decided", dict(event))
+            await _job_after(connection, ids, job_id, "expired", "")
+            entry = AuditEntry(
+                tenant=tenant,
+                actor="system:sweep",
+                door="sweep",
+                method="system",
+                verb="expire",
+                subject_kind="approval",
+                subject_id=str(approval_id),
+                reason=None,
+                detail={"job_id": str(job_id)},
+            )
+            await append(connection, entry)
+            ended += 1
+    return ended

@@ -1,0 +1,175 @@
+"""What an approver sees: the card, the inbox's lines, and the functions that fill and decide them.
+
+Every door shows the same card. Times are aware datetimes in the zone they are to be read in; sentences are plain, complete
+and made by code, never by a model.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+from uuid import UUID
+
+from deedbox.model.identity import Principal
+
+Decision = Literal["approve", "reject"]
+ApprovalState = Literal["pending", "approved", "rejected", "expired", "superseded", "withdrawn"]
+
+RUNNING_AGAIN = (
+    "Only a parked job or one whose worker was lost is taken up again, under the same key.",
+    "A job that is waiting for a person, being sent, completed, failed for good or canceled never starts again: it answers with its state.",
+    "A deliberate correction is a new job with a key of its own, linked to this one, with a reason and a fresh approval.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled value, shown as it is."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLink:
+    """Where something came from: a name and an http(s) address or a path on this site."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that goes out with an effect; `size` is in bytes."""
+
+    name: str
+    media_type: str
+    size: int
+    sha256_hex: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectView:
+    """One effect with its exact final content and every recipient."""
+
+    connector: str
+    target: str
+    slot: str
+    rows: tuple[Row, ...]
+    attachments: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """How the draft did against its schema: a sentence, the errors met, and the number of repairs."""
+
+    text: str
+    errors: tuple[str, ...] = ()
+    repairs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VoteLine:
+    """One person's vote."""
+
+    name: str
+    decision: Decision
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalCard:
+    """One approval with everything that a person needs to decide it, and how it was decided.
+
+    `digest_hex` is the SHA-256 of exactly what is shown (64 lower-case hexadecimal digits). `sentences` say what will happen.
+    `key` is the caller's idempotency key. `audience` are the roles that may decide. `why_not` says why this principal may
+    not, where `may_decide` is false. `superseded_by` is the approval that took this one's place.
+    """
+
+    approval_id: UUID
+    job_id: UUID
+    action: str
+    version: int
+    state: ApprovalState
+    digest_hex: str
+    sentences: tuple[str, ...]
+    effects: tuple[EffectView, ...]
+    key: str | None
+    asked_by: str
+    why_asked: str
+    deadline: datetime
+    zone: str
+    audience: tuple[str, ...]
+    on_yes: str
+    on_no: str
+    on_silence: str
+    may_decide: bool
+    why_not: str | None = None
+    source_links: tuple[SourceLink, ...] = ()
+    draft: tuple[Row, ...] = ()
+    validation: Validation | None = None
+    model: str | None = None
+    quorum: int = 1
+    votes: tuple[VoteLine, ...] = ()
+    running_again: tuple[str, ...] = RUNNING_AGAIN
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    reason: str | None = None
+    superseded_by: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalLine:
+    """One approval as the inbox lists it; `remaining_s` is in seconds by the database's clock."""
+
+    approval_id: UUID
+    action: str
+    version: int
+    sentences: tuple[str, ...]
+    asked_by: str
+    deadline: datetime
+    zone: str
+    remaining_s: float
+    audience: tuple[str, ...]
+    may_decide: bool
+    quorum: int = 1
+    votes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """What became of a decision: the approval's state, who moved it and when, and a sentence that says so."""
+
+    state: ApprovalState
+    by: str
+    at: datetime
+    message: str
+
+
+class ShowCard(Protocol):
+    """Reads one approval as a principal may see it."""
+
+    async def __call__(self, tenant: str, approval_id: UUID, principal: Principal) -> ApprovalCard | None:
+        """The card, or None for an id that is unknown, of another tenant, or not for this principal's eyes. Changes nothing."""
+        ...
+
+
+class Decide(Protocol):
+    """Decides one approval, in one transaction, for every door."""
+
+    async def __call__(
+        self, principal: Principal, approval_id: UUID, digest_hex: str, decision: Decision, reason: str | None, how: str
+    ) -> DecisionResult:
+        """Decide exactly what `digest_hex` names.
+
+        Raises DeedboxError with the code approval_changed, already_decided, approval_expired, permission_denied or not_found.
+        """
+        ...
+
+
+class ListInbox(Protocol):
+    """Lists what waits for a principal."""
+
+    async def __call__(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
+        """The pending approvals this principal may see, the nearest deadline first. Changes nothing."""
+        ...

@@ -1,0 +1,158 @@
+"""What the gate writes: proposals, verdicts, approvals and, through nothing else, effects. Only `gate` imports this."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from deedbox.store.loader import statement
+from deedbox.store.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedEffect:
+    """One proposed effect with the bytes its digest covers."""
+
+    proposal_effect_id: UUID
+    group: str
+    position: int
+    connector: str
+    target: str
+    slot: str
+    summary: str
+    body: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGroup:
+    """A group of effects that waits for a person. `expires_s` is in seconds from now, by the database's clock."""
+
+    approval_id: UUID
+    tenant: str
+    action: str
+    group: str
+    digest: bytes
+    effect_digests: tuple[bytes, ...]
+    policy_version: str
+    rule: str
+    audience: tuple[str, ...]
+    quorum: int
+    expires_s: float
+
+
+async def propose(
+    connection: Connection,
+    *,
+    job_id: UUID,
+    proposal_id: UUID,
+    attempt_id: UUID,
+    output_json: str | None,
+    facts_json: str,
+    policy_version: str,
+    effects: Sequence[ProposedEffect],
+) -> None:
+    """Keep a proposal and its effects."""
+    await connection.execute(
+        statement("admission", "propose"),
+        {
+            "job_id": job_id,
+            "proposal_id": proposal_id,
+            "attempt_id": attempt_id,
+            "output": output_json,
+            "facts": facts_json,
+            "policy_version": policy_version,
+        },
+    )
+    if not effects:
+        return
+    await connection.execute(
+        statement("admission", "propose_effects"),
+        {
+            "job_id": job_id,
+            "proposal_id": proposal_id,
+            "id": [effect.proposal_effect_id for effect in effects],
+            "group_name": [effect.group for effect in effects],
+            "position": [effect.position for effect in effects],
+            "connector": [effect.connector for effect in effects],
+            "target": [effect.target for effect in effects],
+            "slot": [effect.slot for effect in effects],
+            "summary": [effect.summary for effect in effects],
+            "body": [effect.body for effect in effects],
+            "digest": [effect.digest for effect in effects],
+        },
+    )
+
+
+async def give_verdict(
+    connection: Connection,
+    *,
+    verdict_id: UUID,
+    job_id: UUID,
+    proposal_id: UUID,
+    group: str,
+    decision: str,
+    rule: str,
+    policy_version: str,
+    effect_digests: Sequence[bytes],
+) -> None:
+    """Keep what the policy said of a group."""
+    await connection.execute(
+        statement("admission", "give_verdict"),
+        {
+            "verdict_id": verdict_id,
+            "job_id": job_id,
+            "proposal_id": proposal_id,
+            "group_name": group,
+            "decision": decision,
+            "rule": rule,
+            "policy_version": policy_version,
+            "effect_digests": list(effect_digests),
+        },
+    )
+
+
+async def request_approval(connection: Connection, job_id: UUID, proposal_id: UUID, held: HeldGroup) -> None:
+    """Hold a group for a person."""
+    await connection.execute(
+        statement("admission", "request_approval"),
+        {
+            "approval_id": held.approval_id,
+            "job_id": job_id,
+            "tenant": held.tenant,
+            "action": held.action,
+            "proposal_id": proposal_id,
+            "group_name": held.group,
+            "digest": held.digest,
+            "effect_digests": list(held.effect_digests),
+            "policy_version": held.policy_version,
+            "rule": held.rule,
+            "audience": list(held.audience),
+            "quorum": held.quorum,
+            "expires_s": held.expires_s,
+        },
+    )
+
+
+async def enqueue_approved(
+    connection: Connection,
+    *,
+    job_id: UUID,
+    proposal_id: UUID,
+    approval_id: UUID,
+    group: str,
+    effect_ids: Sequence[UUID],
+    not_after_s: float,
+) -> list[UUID]:
+    """Put the effects of an approved group on the outbox; returns the ids used."""
+    cursor = await connection.execute(
+        statement("admission", "enqueue_approved"),
+        {
+            "job_id": job_id,
+            "proposal_id": proposal_id,
+            "approval_id": approval_id,
+            "group_name": group,
+            "effect_id": list(effect_ids),
+            "not_after_s": not_after_s,
+        },
+    )
+    return [row[0] for row in await cursor.fetchall()]

@@ -1,0 +1,94 @@
+"""The sweep: a jittered, bounded round of repairs, in every process; any number of them may run at once."""
+
+import asyncio
+import random
+
+import psycopg
+
+from deedbox import telemetry
+from deedbox.gate.decide import expire_lapsed
+from deedbox.model.lease import Lease
+from deedbox.store import outbox, sweep
+from deedbox.store.accept import wake
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.views import notify_jobs
+
+PAGE = 500
+
+
+class Sweep:
+    """Repairs in rounds; each kind of repair has its own transaction, so that one that fails does not stop the others."""
+
+    def __init__(self, pool: Pool, ids: IdSource, lease: Lease) -> None:
+        """The pace follows from the lease."""
+        self._pool = pool
+        self._ids = ids
+        self._lease = lease
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sweep until told to stop. Database outages are waited out."""
+        while not stop.is_set():
+            pause = self._lease.sweep
+            try:
+                pause = await self.round()
+            except (psycopg.Error, OSError) as error:
+                telemetry.log("sweep").warning("round_failed", error=type(error).__name__)
+            try:
+                async with asyncio.timeout(pause * random.uniform(0.8, 1.0)):  # noqa: S311 -- jitter
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+    async def round(self) -> float:
+        """One round; returns the seconds after which the next is worth while."""
+        await self.rescue()
+        await self._promote()
+        await expire_lapsed(self._pool, self._ids)
+        await self._effects()
+        async with autocommit(self._pool) as connection:
+            until = await sweep.next_due(connection)
+        return min(self._lease.sweep, max(0.02, until)) if until is not None else self._lease.sweep
+
+    async def rescue(self) -> int:
+        """Take back every lease that ran out, page by page; returns how many."""
+        total = 0
+        while True:
+            async with transaction(self._pool) as connection:
+                moved = await sweep.rescue(connection, self._ids.many(PAGE))
+            total += len(moved)
+            if moved:
+                telemetry.RESCUED.inc(len(moved))
+                telemetry.log("sweep").warning("leases_rescued", count=len(moved))
+                async with autocommit(self._pool) as connection:
+                    await wake(connection)
+                    await notify_jobs(connection, [job_id for job_id, _ in moved])
+            if len(moved) < PAGE:
+                return total
+
+    async def _promote(self) -> None:
+        while True:
+            async with transaction(self._pool) as connection:
+                count = await sweep.promote(connection, PAGE)
+            if count:
+                async with autocommit(self._pool) as connection:
+                    await wake(connection)
+            if count < PAGE:
+                return
+
+    async def _effects(self) -> None:
+        async with transaction(self._pool) as connection:
+            await outbox.rescue_sendings(connection, self._ids)
+        async with transaction(self._pool) as connection:
+            await outbox.expire_unsent(connection, self._ids)
+        async with autocommit(self._pool) as connection:
+            done = await sweep.dispatching_done(connection, PAGE)
+        for job_id in done:
+            async with transaction(self._pool) as connection:
+                await outbox.finish_job(connection, self._ids, job_id)
+        if done:
+            async with autocommit(self._pool) as connection:
+                await notify_jobs(connection, done)
+
+

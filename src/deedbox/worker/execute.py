@@ -1,0 +1,222 @@
+"""Running one attempt: the handler, what it is lent, and what its end means."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from deedbox import telemetry
+from deedbox.extend.action import Action
+from deedbox.extend.connector import Connector
+from deedbox.extend.context import Context, EffectPlan
+from deedbox.extend.outcome import Abstain
+from deedbox.model.failure import ActionFailure, Failure, classify
+from deedbox.model.fingerprint import jcs, sha256
+from deedbox.model.values import short_message, storable
+from deedbox.store import queue
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit
+from deedbox.worker.held import Held
+from deedbox.worker.model_call import ModelCall, ModelFailure
+
+
+class Reader(Protocol):
+    """Reads JSON from a configured target."""
+
+    async def read(self, target_name: str, path: str, deadline_s: float) -> Any:
+        """The answer, or ActionFailure."""
+        ...
+
+
+class Models(Protocol):
+    """Asks the configured model."""
+
+    async def call(self, output: type[BaseModel], prompt: str, *, instructions: str | None = None) -> ModelCall:
+        """A validated output, or ActionFailure."""
+        ...
+
+
+@dataclass(slots=True)
+class Journal:
+    """What the attempt used: kept with it."""
+
+    models: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    repairs: int = 0
+    validation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended, before anyone agreed to it."""
+
+    held: Held
+    action: Action
+    output_json: str | None = None
+    plans: tuple[EffectPlan, ...] = ()
+    abstained: str | None = None
+    failure: Failure | None = None
+    journal: Journal = field(default_factory=Journal)
+    wait_s: float | None = None
+
+
+def lease_lost() -> ActionFailure:
+    """What every write of an attempt raises once its lease is gone."""
+    return ActionFailure("lost", "lease_lost", "The lease of this attempt was lost.")
+
+
+@dataclass(slots=True)
+class Port:
+    """What one attempt is lent; see deedbox.extend.context.AttemptPort."""
+
+    pool: Pool
+    ids: IdSource
+    held: Held
+    reader: Reader | None
+    models: Models | None
+    journal: Journal
+    read_timeout_s: float = 15.0
+    _last_progress: float = -1e9
+    _last_step: int = -1
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model endpoint is configured."""
+        return self.models is not None
+
+    async def document(self, document_id: UUID) -> bytes:
+        """The bytes of a document the job carries."""
+        async with autocommit(self.pool) as connection:
+            content = await queue.read_document(connection, self.held.claimed.job_id, document_id)
+        if content is None:
+            raise ActionFailure("bug", "unknown_document", "The job carries no such document.")
+        return content
+
+    async def read(self, target: str, path: str) -> Any:
+        """GET JSON from a configured target."""
+        if self.reader is None:
+            raise ActionFailure("bug", "no_targets", f"No target {target!r} is configured.")
+        return await self.reader.read(target, path, self.read_timeout_s)
+
+    async def step(self, name: str, input_value: Any, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run once, keep the result, give it to later attempts."""
+        given = input_value.model_dump(mode="json") if isinstance(input_value, BaseModel) else input_value
+        digest = sha256(jcs(given))
+        async with autocommit(self.pool) as connection:
+            kept = await queue.read_step(connection, self.held.claimed.job_id, name)
+        if kept is not None:
+            if kept[0] != digest:
+                raise ActionFailure("bug", "step_input_changed", f"The step {name!r} was stored for another input.")
+            return _restore(json.loads(kept[1]))
+        value = await run()
+        async with autocommit(self.pool) as connection:
+            stored = await queue.write_step(
+                connection, self.held.fence, name=name, input_sha256=digest, value_json=json.dumps(storable(_keep(value)))
+            )
+        if not stored:
+            raise lease_lost()
+        return value
+
+    async def progress(self, step: int, total_steps: int, message: str) -> None:
+        """Report how far it is: at most two a second, and no step twice."""
+        now = time.monotonic()
+        if step <= self._last_step or (now - self._last_progress < 0.5 and step != total_steps):
+            telemetry.log("worker").debug("progress_dropped", step=step, total_steps=total_steps)
+            return
+        self._last_step, self._last_progress = step, now
+        await self._event("job.progress", {"step": step, "total_steps": total_steps, "message": short_message(message)})
+
+    async def partial(self, value: Any) -> None:
+        """Report a result in the making."""
+        shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+        await self._event("job.partial", {"draft": True, "value": storable(shown)})
+
+    async def model(self, output: type[BaseModel], prompt: str, instructions: str | None) -> BaseModel:
+        """Ask the configured model for a validated value."""
+        if self.models is None:
+            raise ActionFailure("bug", "no_model", "No model endpoint is configured.")
+        try:
+            call = await self.models.call(output, prompt, instructions=instructions)
+        except ModelFailure as failure:
+            self._used(failure.identity, failure.repairs, failure.usage, failure.validation)
+            raise
+        self._used(call.identity, call.repairs, call.usage, call.validation)
+        return call.output
+
+    def _used(self, identity: Mapping[str, Any], repairs: int, usage: Mapping[str, int], validation: str) -> None:
+        self.journal.models.append(dict(identity))
+        self.journal.repairs += repairs
+        self.journal.validation = validation
+        for name, count in usage.items():
+            self.journal.usage[name] = self.journal.usage.get(name, 0) + count
+
+    async def _event(self, event_type: str, payload: dict[str, Any]) -> None:
+        async with autocommit(self.pool) as connection:
+            kept = await queue.add_event(
+                connection,
+                self.held.fence,
+                event_id=self.ids.new(),
+                event_type=event_type,
+                payload_json=json.dumps(payload, default=str),
+            )
+        if not kept:
+            raise lease_lost()
+
+
+def _keep(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {"model": name, "value": value.model_dump(mode="json")}
+    return {"value": value}
+
+
+def _restore(kept: dict[str, Any]) -> Any:
+    name = kept.get("model")
+    if name is None:
+        return kept["value"]
+    import sys  # noqa: PLC0415 -- only modules that are loaded already are looked at; nothing is imported by a stored name
+
+    module_name, _, qualified = cast("str", name).partition(":")
+    found: Any = sys.modules.get(module_name)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, BaseModel)):
+        raise ActionFailure("bug", "step_type_unknown", f"The stored step holds a {qualified}, which this code does not have.")
+    return found.model_validate(kept["value"])
+
+
+async def execute(action: Action, connectors: dict[str, Connector], port: Port) -> Outcome:
+    """Run the handler to its end and say how it ended. Raises CancelledError only when the attempt was stopped."""
+    held, claimed = port.held, port.held.claimed
+    context = Context(claimed.job_id, claimed.attempt, claimed.tenant, port, connectors)
+    try:
+        given = action.input_model.model_validate_json(claimed.input_json or "null")
+        answer = await action.handler(context, given)
+        if isinstance(answer, Abstain):
+            return Outcome(held, action, abstained=short_message(answer.reason), journal=port.journal)
+        output = action.output_model.model_validate(answer)
+        text = json.dumps(storable(output.model_dump(mode="json")), ensure_ascii=False)
+    except asyncio.CancelledError:
+        raise
+    except ValidationError as error:
+        failure = _invalid(action, error)
+    except Exception as error:  # noqa: BLE001 -- whatever a handler raises has a class; the job ends
+        failure = classify(error)
+        if failure.failure_class == "bug":
+            telemetry.log("worker").exception("handler_error", action=action.name, job_id=str(claimed.job_id))
+    else:
+        return Outcome(held, action, output_json=text, plans=tuple(context.plans), journal=port.journal)
+    return Outcome(held, action, failure=failure, journal=port.journal)
+
+
+def _invalid(action: Action, error: ValidationError) -> Failure:
+    fields = ", ".join(".".join(str(part) for part in item["loc"]) or "value" for item in error.errors(include_input=False)[:5])
+    if error.title == action.input_model.__name__:
+        return Failure("caller_error", "input_unreadable", f"The stored input no longer fits the action's schema: {fields}.")
+    return Failure("bug", "invalid_output", f"The handler's output does not fit its schema: {fields}.")

@@ -1,0 +1,82 @@
+"""The attempts this process holds, shared between the event loop and the heartbeat's thread."""
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from deedbox.store.queue import Claimed
+
+Reason = Literal["canceled", "lost", "drained"]
+
+
+@dataclass(slots=True)
+class Held:
+    """One leased attempt; `trusted_until` is on the monotonic clock, `reason` says why its handler was stopped."""
+
+    claimed: Claimed
+    trusted_until: float
+    task: "asyncio.Task[Any] | None" = None
+    reason: Reason | None = None
+    settling: bool = False
+
+    @property
+    def fence(self) -> tuple[UUID, UUID, int]:
+        """What every fenced statement asks for."""
+        return (self.claimed.job_id, self.claimed.attempt_id, self.claimed.fence)
+
+
+class HeldAttempts:
+    """The set of leases of one process. Safe to use from both threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop` is where the handlers run."""
+        self._loop = loop
+        self._held: dict[UUID, Held] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many attempts are held."""
+        return len(self._held)
+
+    def add(self, held: Held) -> None:
+        """Start to hold."""
+        with self._lock:
+            self._held[held.claimed.attempt_id] = held
+
+    def remove(self, attempt_id: UUID) -> None:
+        """Hold no longer."""
+        with self._lock:
+            self._held.pop(attempt_id, None)
+
+    def all(self) -> list[Held]:
+        """A copy of what is held now."""
+        with self._lock:
+            return list(self._held.values())
+
+    def renewed(self, attempt_ids: set[UUID], trusted_until: float) -> None:
+        """The database confirmed these leases."""
+        with self._lock:
+            for attempt_id in attempt_ids:
+                if attempt_id in self._held:
+                    self._held[attempt_id].trusted_until = trusted_until
+
+    def stop(self, attempt_id: UUID, reason: Reason) -> None:
+        """Cancel one handler, once; an attempt that is settling is left alone: its transaction decides."""
+        with self._lock:
+            held = self._held.get(attempt_id)
+            if held is None or held.reason is not None or held.settling:
+                return
+            held.reason = reason
+            task = held.task
+        if task is not None:
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def stop_untrusted(self) -> None:
+        """Self-fence: give up every lease whose confirmation is too old to be believed."""
+        now = time.monotonic()
+        for held in self.all():
+            if held.trusted_until <= now:
+                self.stop(held.claimed.attempt_id, "lost")

@@ -1,0 +1,211 @@
+"""The worker's loop: claim what is due, run it, settle it, and drain when asked to stop."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import psycopg
+import structlog
+
+from deedbox import telemetry
+from deedbox.extend.registry import App
+from deedbox.model.failure import Failure
+from deedbox.model.lease import Lease
+from deedbox.store import queue
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit
+from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
+from deedbox.worker.heartbeat import Heartbeat
+from deedbox.worker.held import Held, HeldAttempts
+from deedbox.worker.settle import LOST, Settler
+
+MOST_PER_CLAIM = 200
+
+
+class Wake(Protocol):
+    """Something that may make the next look earlier; a missed wake costs a poll, never a job."""
+
+    async def wait(self, timeout_s: float) -> object:
+        """Return when woken or after `timeout_s` seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """`slots` attempts at once; `drain_s` seconds for those under way when the worker is told to stop."""
+
+    name: str
+    build: str
+    slots: int = 64
+    drain_s: float = 20.0
+    poll_s: float = 1.0
+    prepare: bool = True
+
+
+class Worker:
+    """Runs the actions of one app until it is told to stop."""
+
+    def __init__(  # noqa: PLR0913 -- composed once, in wiring
+        self,
+        *,
+        url: str,
+        pool: Pool,
+        ids: IdSource,
+        app: App,
+        lease: Lease,
+        settings: WorkerSettings,
+        wake: Wake,
+        reader: Reader | None = None,
+        models: Models | None = None,
+    ) -> None:
+        """The heartbeat opens a connection of its own to `url`."""
+        self._url = url
+        self._pool = pool
+        self._ids = ids
+        self._app = app
+        self._lease = lease
+        self._settings = settings
+        self._wake = wake
+        self._reader = reader
+        self._models = models
+        self._settler = Settler(pool, ids, worker=settings.name, build=settings.build)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._freed = asyncio.Event()
+        self._serve: list[queue.Serve] = []
+        self._served_at = -1e9
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Claim and run until `stop` is set, then drain. Database outages are waited out."""
+        held = HeldAttempts(asyncio.get_running_loop())
+        heartbeat = Heartbeat(self._url, held, self._lease, prepare=self._settings.prepare)
+        heartbeat.start()
+        try:
+            while not stop.is_set():
+                try:
+                    busy = await self._claim(held)
+                except (psycopg.Error, OSError) as error:
+                    telemetry.log("worker").warning("claim_failed", error=type(error).__name__)
+                    busy = False
+                if not busy:
+                    await self._pause(stop)
+            await self._drain(held)
+        finally:
+            await asyncio.to_thread(heartbeat.stop)
+
+    async def _claim(self, held: HeldAttempts) -> bool:
+        """Claim once; True when there may be more right away."""
+        room = min(MOST_PER_CLAIM, self._settings.slots - len(self._tasks))
+        if room <= 0:
+            return False
+        sent = time.monotonic()
+        async with autocommit(self._pool) as connection:
+            if sent - self._served_at > self._settings.poll_s or not self._serve:
+                await self._look_for_lanes(connection)
+                self._served_at = sent
+            if not self._serve:
+                return False
+            claimed = await queue.claim(
+                connection,
+                self._serve,
+                worker=self._settings.name,
+                lease_s=self._lease.length,
+                attempt_ids=self._ids.many(room),
+                event_ids=self._ids.many(room),
+            )
+        for item in claimed:
+            one = Held(item, sent + self._lease.trust)
+            one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
+            held.add(one)
+            self._tasks.add(one.task)
+            one.task.add_done_callback(self._ended)
+        telemetry.RUNNING.set(len(self._tasks))
+        return len(claimed) == room
+
+    async def _look_for_lanes(self, connection: queue.Connection) -> None:
+        actions = self._app.actions
+        queues = sorted({action.queue for action in actions.values()})
+        found = await queue.lanes(connection, queues, sorted(actions))
+        serve = [
+            queue.Serve(lane_id, version, actions[name].max_runtime_s)
+            for lane_id, name in found
+            for version in sorted(actions[name].versions)
+        ]
+        # Another order each time, so that no lane is always served first.
+        random.shuffle(serve)
+        self._serve = serve
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._freed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            telemetry.log("worker").error("attempt_not_settled", error=f"{type(error).__name__}: {error}")
+
+    async def _pause(self, stop: asyncio.Event) -> None:
+        self._freed.clear()
+        timeout = self._settings.poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
+        waits = [
+            asyncio.create_task(coroutine)
+            for coroutine in (self._waited(timeout), self._freed_while_full(), _set(stop))
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _waited(self, timeout_s: float) -> None:
+        await self._wake.wait(timeout_s)
+
+    async def _freed_while_full(self) -> None:
+        """A freed slot matters only where the lack of one was the reason to pause."""
+        full = len(self._tasks) >= self._settings.slots
+        await self._freed.wait()
+        while not full:
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def _attempt(self, held: Held, all_held: HeldAttempts) -> None:
+        claimed = held.claimed
+        action = self._app.actions[claimed.action]
+        structlog.contextvars.bind_contextvars(job_id=str(claimed.job_id), attempt_id=str(claimed.attempt_id))
+        port = Port(self._pool, self._ids, held, self._reader, self._models, Journal())
+        try:
+            try:
+                outcome = await execute(action, self._app.connectors, port)
+            except asyncio.CancelledError:
+                outcome = self._stopped(held, port)
+            # From here the transaction decides; a late cancel or a lost beat must not tear it apart.
+            held.settling = True
+            move = await self._settler.put(outcome)
+            if move == LOST:
+                telemetry.STALE.inc()
+            telemetry.log("worker").info("settled", action=claimed.action, move=move, attempt=claimed.attempt)
+        finally:
+            all_held.remove(claimed.attempt_id)
+
+    def _stopped(self, held: Held, port: Port) -> Outcome:
+        action = self._app.actions[held.claimed.action]
+        match held.reason:
+            case "canceled":
+                failure, wait = Failure("canceled", "canceled", "The job was canceled while it ran."), None
+            case "drained":
+                failure, wait = Failure("lost", "worker_stopped", "The worker was stopped while the attempt ran."), 0.0
+            case _:
+                failure, wait = Failure("lost", LOST, "The lease of this attempt was lost."), None
+        return Outcome(held, action, failure=failure, journal=port.journal, wait_s=wait)
+
+    async def _drain(self, held: HeldAttempts) -> None:
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=self._settings.drain_s)
+        for item in held.all():
+            held.stop(item.claimed.attempt_id, "drained")
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=10)
+        await self._settler.drain()
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()

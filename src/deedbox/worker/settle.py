@@ -1,0 +1,210 @@
+"""Settling outcomes in batches: one transaction for many attempts, each under its own fence."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from deedbox import telemetry
+from deedbox.gate.admit import Gate, Proposed, admit, judge
+from deedbox.model.failure import job_verb
+from deedbox.model.values import short_message
+from deedbox.store import queue
+from deedbox.store.batch import Gatherer
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Connection, Pool
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.views import notify_jobs
+from deedbox.worker.execute import Outcome
+
+LOST = "lease_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The move an outcome makes, and what it says about itself."""
+
+    move: str
+    event_type: str
+    event: dict[str, Any]
+    state: str
+    ends: bool
+    wait_s: float | None = None
+    failure_class: str | None = None
+    code: str | None = None
+    message: str | None = None
+    gate: Gate | None = None
+
+
+class Settler:
+    """Applies outcomes. `put` returns the move that was made once it is committed, or `lease_lost`."""
+
+    def __init__(self, pool: Pool, ids: IdSource, *, worker: str, build: str) -> None:
+        """`worker` and `build` are journalled with each attempt."""
+        self._pool = pool
+        self._ids = ids
+        self._worker = worker
+        self._build = build
+        self._gather = Gatherer(self._flush, self._single, most=500)
+
+    async def put(self, outcome: Outcome) -> str:
+        """Wait for the commit and return the move's name, or `lease_lost` where the attempt was no longer current."""
+        return await self._gather.put(outcome)
+
+    async def drain(self) -> None:
+        """Wait until every outcome handed over has been settled."""
+        await self._gather.drain()
+
+    async def _single(self, outcome: Outcome) -> str:
+        return (await self._flush([outcome]))[0]
+
+    async def _flush(self, outcomes: Sequence[Outcome]) -> list[str]:
+        async with transaction(self._pool) as connection:
+            locked = await queue.lock_attempts(connection, [outcome.held.fence for outcome in outcomes])
+            endings: list[queue.Ending] = []
+            movings: list[queue.Moving] = []
+            rows: list[queue.AttemptRow] = []
+            moves: list[str] = []
+            for outcome in outcomes:
+                row = locked.get(outcome.held.claimed.attempt_id)
+                if row is None:
+                    rows.append(_attempt_row(outcome, None, LOST))
+                    moves.append(LOST)
+                    continue
+                verdict = decide_move(outcome, row)
+                event = verdict.event
+                if verdict.gate in ("hold", "deny"):
+                    event = event | await self._admit(connection, outcome, verdict.gate)
+                self._place(row.job_id, outcome, verdict, json.dumps(event), endings, movings)
+                rows.append(_attempt_row(outcome, row, verdict.move, verdict))
+                moves.append(verdict.move)
+            if endings:
+                await queue.end_attempts(connection, endings)
+            if movings:
+                await queue.move_attempts(connection, movings)
+            await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
+        await self._tell([row.job_id for row in locked.values()])
+        for outcome, move in zip(outcomes, moves, strict=True):
+            telemetry.SETTLED.labels(outcome.action.name, move).inc()
+        return moves
+
+    async def _admit(self, connection: Connection, outcome: Outcome, gate: Gate) -> dict[str, Any]:
+        claimed = outcome.held.claimed
+        proposed = Proposed(
+            job_id=claimed.job_id,
+            attempt_id=claimed.attempt_id,
+            tenant=claimed.tenant,
+            action=outcome.action,
+            version=claimed.version,
+            output_json=outcome.output_json,
+            plans=outcome.plans,
+            abstained=outcome.abstained,
+            facts={"validation": outcome.journal.validation, "repairs": outcome.journal.repairs, "models": outcome.journal.models},
+        )
+        approvals = await admit(connection, self._ids, proposed, outcome=gate)
+        return {"approvals": [str(approval) for approval in approvals]}
+
+    def _place(  # noqa: PLR0913, PLR0917 -- the two lists are the batch
+        self,
+        job_id: UUID,
+        outcome: Outcome,
+        verdict: _Verdict,
+        event_json: str,
+        endings: list[queue.Ending],
+        movings: list[queue.Moving],
+    ) -> None:
+        event_id = self._ids.new()
+        if not verdict.ends:
+            movings.append(queue.Moving(job_id, verdict.state, verdict.event_type, event_id, event_json, verdict.wait_s))
+            return
+        endings.append(
+            queue.Ending(
+                job_id,
+                verdict.state,
+                verdict.event_type,
+                event_id,
+                event_json,
+                output_json=outcome.output_json if verdict.state == "completed" else None,
+                failure_class=verdict.failure_class,
+                code=verdict.code,
+                message=verdict.message,
+            )
+        )
+
+    async def _tell(self, job_ids: Sequence[UUID]) -> None:
+        if job_ids:
+            async with autocommit(self._pool) as connection:
+                await notify_jobs(connection, job_ids)
+
+
+def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:
+    """The one place where an outcome turns into a move of the job."""
+    if outcome.failure is None:
+        proposed = Proposed(
+            row.job_id, row.attempt_id, "", outcome.action, 1, outcome.output_json, outcome.plans, abstained=outcome.abstained
+        )
+        gate = judge(proposed)
+        if gate == "complete":
+            return _Verdict("complete", "job.completed", {"summary": f"{outcome.action.title}: done."}, "completed", ends=True)
+        if row.cancel_requested:
+            return _canceled()
+        if gate == "hold":
+            return _Verdict("hold", "job.awaiting_human", {"effects": len(outcome.plans)}, "awaiting_human", ends=False, gate=gate)
+        if gate == "deny":
+            return _failed("fail", "denied", "policy_denied", "The policy does not let this action act.", gate=gate)
+        return _failed("fail", "rejected_output", "abstained", outcome.abstained or "The action abstained.")
+    failure = outcome.failure
+    if row.cancel_requested or failure.failure_class == "canceled":
+        return _canceled()
+    message = short_message(failure.message)
+    if job_verb(failure.failure_class) != "back_off":
+        return _failed("fail", failure.failure_class, failure.code, message)
+    if row.attempt >= row.attempts_allowed:
+        event = {"code": failure.code, "class": failure.failure_class, "message": message, "retryable": True}
+        return _Verdict(
+            "exhaust", "job.failed", event, "failed_retryable", False, None, failure.failure_class, failure.code, message
+        )
+    wait = outcome.wait_s
+    if wait is None:
+        wait = outcome.action.retry.delay(row.attempt, retry_after=failure.retry_after)
+    event = {
+        "attempt": row.attempt,
+        "class": failure.failure_class,
+        "code": failure.code,
+        "message": message,
+        "next_attempt_in_ms": round(wait * 1000),
+    }
+    return _Verdict("back_off", "job.retrying", event, "queued", False, wait, failure.failure_class, failure.code, message)
+
+
+def _canceled() -> _Verdict:
+    message = "The job was canceled while it ran."
+    return _Verdict(
+        "cancel", "job.canceled", {"code": "canceled"}, "canceled", True, None, "canceled", "canceled", message
+    )
+
+
+def _failed(move: str, failure_class: str, code: str, message: str, *, gate: Gate | None = None) -> _Verdict:
+    event = {"code": code, "class": failure_class, "message": message, "retryable": False}
+    return _Verdict(move, "job.failed", event, "failed_terminal", True, None, failure_class, code, message, gate)
+
+
+def _attempt_row(outcome: Outcome, row: queue.Locked | None, move: str, verdict: _Verdict | None = None) -> queue.AttemptRow:
+    claimed, journal = outcome.held.claimed, outcome.journal
+    return queue.AttemptRow(
+        job_id=claimed.job_id,
+        attempt_id=claimed.attempt_id,
+        report="ended" if row else "stale",
+        attempt=claimed.attempt,
+        round=claimed.round,
+        move=move,
+        started_at=row.started_at if row else None,
+        failure_class=verdict.failure_class if verdict else "lost",
+        code=verdict.code if verdict else LOST,
+        message=verdict.message if verdict else "The outcome came after the lease was lost and was discarded.",
+        model_json=json.dumps(journal.models) if journal.models else None,
+        validation=journal.validation,
+        usage_json=json.dumps(journal.usage) if journal.usage else None,
+        repairs=journal.repairs or None,
+    )

@@ -1,0 +1,110 @@
+"""Databases for tests: the embedded PostgreSQL of this test run, or the server that DEEDBOX_TEST_URL names.
+
+A migrated template is made once per run and copied per test. Nothing is faked: every test works on a database of its own.
+"""
+
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psycopg
+from psycopg import conninfo, sql
+
+from deedbox import embedded
+from deedbox.store.migrate import migrate, migrations
+
+
+@dataclass(frozen=True)
+class TestServer:
+    """A server on which databases may be made."""
+
+    __test__ = False
+    owner_url: str
+    app_url: str
+
+
+def _with_database(url: str, name: str) -> str:
+    return conninfo.make_conninfo(url, dbname=name)
+
+
+@cache
+def server() -> TestServer:
+    """The server of this run; all workers of one run share it, and it stops with the last of them."""
+    named = os.environ.get("DEEDBOX_TEST_URL")
+    if named:
+        return TestServer(named, named)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+    state = Path(tempfile.gettempdir()) / f"deedbox-tests-{os.getuid()}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
+    running = embedded.start(state)
+    return TestServer(running.info.owner_url, running.info.app_url)
+
+
+@cache
+def _template_name() -> str:
+    return "deedbox_template_" + hashlib.sha256("".join(item.text for item in migrations()).encode()).hexdigest()[:12]
+
+
+async def _template() -> str:
+    name = _template_name()
+    admin = await psycopg.AsyncConnection.connect(_with_database(server().owner_url, "postgres"), autocommit=True)
+    try:
+        await admin.execute("SELECT pg_advisory_lock(4242)")
+        cursor = await admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
+        if await cursor.fetchone() is None:
+            building = name + "_new"
+            await admin.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(building)))
+            await admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(building)))
+            await migrate(_with_database(server().owner_url, building))
+            await admin.execute(
+                sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(building), sql.Identifier(name))
+            )
+    finally:
+        await admin.close()
+    return name
+
+
+@dataclass(frozen=True)
+class TestDatabase:
+    """One migrated database: `url` is the application's, `owner_url` may replace functions and look everywhere."""
+
+    __test__ = False
+    url: str
+    owner_url: str
+
+    async def rows(self, query: str, *parameters: object) -> list[tuple[object, ...]]:
+        """Run one statement as the owner and return its rows."""
+        async with await psycopg.AsyncConnection.connect(self.owner_url, autocommit=True) as connection:
+            cursor = await connection.execute(query.encode(), list(parameters))
+            return await cursor.fetchall() if cursor.description else []
+
+    async def value(self, query: str, *parameters: object) -> object:
+        """The first column of the first row."""
+        return (await self.rows(query, *parameters))[0][0]
+
+    async def shift_clock(self, seconds: float) -> None:
+        """Move this database's clock by so many seconds from the real one."""
+        await self.rows(
+            "CREATE OR REPLACE FUNCTION deedbox.clock() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS "
+            f"'SELECT statement_timestamp() + make_interval(secs => {float(seconds)!r})'"
+        )
+
+
+@asynccontextmanager
+async def fresh_database() -> AsyncIterator[TestDatabase]:
+    """A migrated database that is dropped afterwards."""
+    template = await _template()
+    name = f"t_{secrets.token_hex(8)}"
+    async with await psycopg.AsyncConnection.connect(_with_database(server().owner_url, "postgres"), autocommit=True) as admin:
+        await admin.execute("SELECT pg_advisory_lock(4242)")
+        await admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
+        await admin.execute("SELECT pg_advisory_unlock(4242)")
+        try:
+            yield TestDatabase(_with_database(server().app_url, name), _with_database(server().owner_url, name))
+        finally:
+            await admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

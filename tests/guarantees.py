@@ -1,0 +1,150 @@
+"""What Deedbox promises, each promise bound to the tests that prove it.
+
+A test says `@proves("G-…")`. A promise that no test proves fails the house's tests, and so does a test that names a promise
+which is not here; `docs/guarantees.md` is rendered from both.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A promise: its id (`G-…`), what is promised in one sentence, and the part of the design it comes from."""
+
+    id: str
+    promise: str
+    source: str
+
+
+class UnknownGuaranteeError(LookupError):
+    """A test names a promise that is not in the manifest."""
+
+
+GUARANTEES: tuple[Guarantee, ...] = (
+    # Intake
+    Guarantee("G-ACCEPT-ONCE", "Any number of parallel deliveries of one key make one job and one lease.", "store: accept"),
+    Guarantee(
+        "G-STORED-BEFORE-202", "A 202 leaves after the job, its document and its first event are committed.", "faces: HTTP"
+    ),
+    Guarantee(
+        "G-REPLAY",
+        "The same key with the same payload answers with the same job, on any process, after any restart.",
+        "faces: HTTP",
+    ),
+    Guarantee(
+        "G-KEY-BOUND", "The same key with another payload is refused with key_reused, and nothing starts.", "faces: HTTP"
+    ),
+    Guarantee(
+        "G-NOTHING-STORED-ON-BAD-INPUT",
+        "A refused call stores no job, binds no key, and names the field.",
+        "issue 2: bad input",
+    ),
+    Guarantee("G-FOREIGN-404", "A job of somebody else answers exactly as one that does not exist.", "safety: who is asking"),
+    # Worker
+    Guarantee("G-FENCE", "An attempt that was replaced changes nothing, and its effects are not admitted.", "lifecycle: job"),
+    Guarantee("G-KILL9", "A job whose worker is killed is finished by another, under the same job id.", "issue 2: worker"),
+    Guarantee(
+        "G-RESCUE",
+        "An expired lease is taken over, counts as an attempt, and never more often than is allowed.",
+        "lifecycle: rescue",
+    ),
+    Guarantee("G-HEARTBEAT", "A blocked event loop does not cost a lease: the beats come from a thread.", "faults: leases"),
+    Guarantee("G-CANCEL", "A canceled job runs no further, and what it had planned is not sent.", "lifecycle: cancel"),
+    Guarantee("G-DRAIN", "On SIGTERM a worker claims nothing more and gives back what has not started.", "faults: leases"),
+    Guarantee(
+        "G-BACKOFF",
+        "The class of a failure decides: the transient wait and run again, the permanent end at once.",
+        "lifecycle: classes",
+    ),
+    Guarantee(
+        "G-STEP-ONCE", "The result of a finished step is reused by later attempts; the step does not run again.", "store: steps"
+    ),
+    Guarantee(
+        "G-ONE-OUTCOME", "A job ends once: it is in the queue or has a result, never both, never neither.", "lifecycle: job"
+    ),
+    # Model
+    Guarantee(
+        "G-MODEL-REPAIR",
+        "A model's output is validated; it is repaired at most as often as set, then the job fails.",
+        "lifecycle: classes",
+    ),
+    Guarantee(
+        "G-NO-CREDENTIALS-IN-HANDLER", "Neither a handler nor the model behind it is handed a credential.", "issue 2: library"
+    ),
+    # Gate
+    Guarantee(
+        "G-HOLD", "An external effect waits for a person unless the policy of its action says otherwise.", "safety: gate"
+    ),
+    Guarantee(
+        "G-OUTBOX-ONLY-GATE",
+        "No effect reaches the outbox except through the gate, under one approval or verdict.",
+        "design: layers",
+    ),
+    Guarantee("G-DIGEST", "What is sent is byte for byte what was approved; a changed effect is not leased.", "store: digests"),
+    Guarantee("G-GET-CHANGES-NOTHING", "Opening an approval's page decides nothing and uses nothing up.", "safety: approval"),
+    Guarantee("G-CSRF", "A decision from another site, or without the form's token, changes nothing.", "safety: approval"),
+    Guarantee(
+        "G-PERSON-DECIDES",
+        "Only a person who is logged in and holds the role decides; a service key never does.",
+        "safety: approval",
+    ),
+    Guarantee(
+        "G-ONE-DECISION",
+        "Exactly one decision, time-out or cancellation of an approval wins; the others are told.",
+        "lifecycle: approval",
+    ),
+    Guarantee("G-SILENCE", "Silence never approves: an approval that runs out sends nothing.", "lifecycle: approval"),
+    # Outbox
+    Guarantee(
+        "G-SWITCH-OFF",
+        "Unless both halves of the switch are on, no act leaves, and what waits stays pending.",
+        "safety: switch",
+    ),
+    Guarantee(
+        "G-UNKNOWN-NOT-RESENT",
+        "An effect that may have been accepted becomes unknown and is not sent again by itself.",
+        "lifecycle: effect",
+    ),
+    Guarantee("G-SAME-KEY", "Every sending of one effect carries the same idempotency key.", "safety: connectors"),
+    Guarantee(
+        "G-LOOKUP",
+        "An unknown effect is confirmed or disproved by a look-up or a person, with the evidence kept.",
+        "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-OUTBOX-SURVIVES",
+        "A dispatcher that stops after the 202 sends what was approved once it starts again.",
+        "issue 2: shown by",
+    ),
+    Guarantee(
+        "G-EGRESS",
+        "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
+        "safety: egress",
+    ),
+    # Asking, and the store
+    Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),
+    Guarantee("G-ILLEGAL-MOVE", "The database refuses a move that the lifecycle does not name.", "store: tables"),
+    Guarantee(
+        "G-AUDIT-APPEND",
+        "The audit cannot be changed or shortened by the application, and a broken link is found.",
+        "safety: data",
+    ),
+    Guarantee("G-SCHEMA-FRESH", "The schema file equals the schema that the migrations make.", "design: habits"),
+    Guarantee(
+        "G-EMBEDDED-PRIVATE",
+        "The embedded PostgreSQL listens on no network and lets in nobody without its secret.",
+        "store: embedded",
+    ),
+)
+
+IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
+
+
+def proves(*ids: str) -> pytest.MarkDecorator:
+    """Mark a test as the proof of promises. Raises UnknownGuaranteeError for an id that is not in the manifest."""
+    unknown = sorted(set(ids) - IDS)
+    if unknown or not ids:
+        raise UnknownGuaranteeError(f"not in tests/guarantees.py: {', '.join(unknown) or 'a mark without an id'}")
+    return pytest.mark.proves(*ids)

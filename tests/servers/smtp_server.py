@@ -1,0 +1,135 @@
+"""A mail server on bare sockets that can stall, close, reset or refuse at every phase."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+Phase = Literal["banner", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "body", "dot"]
+PHASES: tuple[Phase, ...] = ("banner", "ehlo", "mail", "rcpt", "data", "dot")
+Fault = str  # "stall", "close", or a reply such as "451 later"
+
+
+_HEALTHY: dict[str, tuple[Phase, str]] = {
+    "STARTTLS": ("starttls", "220 go ahead"),
+    "MAIL": ("mail", "250 ok"),
+    "RCPT": ("rcpt", "250 ok"),
+    "DATA": ("data", "354 go on"),
+}
+
+
+class _GoneError(Exception):
+    """The server drops the connection."""
+
+
+@dataclass(slots=True)
+class Mail:
+    """What the server took over: only mails whose final dot arrived."""
+
+    sender: str
+    recipients: list[str]
+    data: bytes
+
+
+@dataclass(slots=True)
+class SmtpServer:
+    """`faults` says what happens at a phase, for every connection; a fault at `dot` comes after the mail was taken."""
+
+    faults: dict[Phase, Fault] = field(default_factory=dict[Phase, Fault])
+    tls: ssl.SSLContext | None = None
+    implicit_tls: bool = False
+    password: bytes | None = None
+    refused_recipient: str | None = None
+    mails: list[Mail] = field(default_factory=list[Mail])
+    commands: list[str] = field(default_factory=list[str])
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    connections: int = 0
+    host: str = "127.0.0.1"
+    port: int = 0
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set[asyncio.StreamWriter])
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["SmtpServer"]:
+        """Listen on a free port until the block ends."""
+        implicit = self.tls if self.implicit_tls else None
+        server = await asyncio.start_server(self._connection, self.host, 0, ssl=implicit, limit=1 << 22)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for writer in list(self._writers):
+                writer.transport.abort()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            await self._say(writer, "banner", "220 test ready")
+            await self._commands(reader, writer)
+        except (_GoneError, ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _commands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sender, recipients = "", list[str]()
+        while True:
+            line = (await reader.readuntil(b"\r\n")).decode("ascii").strip()
+            self.commands.append(line)
+            verb = line.split(" ", 1)[0].upper()
+            if verb == "QUIT":
+                return
+            phase, reply = self._reply(verb, line, writer)
+            await self._say(writer, phase, reply)
+            if verb == "MAIL":
+                sender = line
+            elif verb == "RCPT":
+                recipients.append(line.partition("<")[2].rstrip(">"))
+            elif verb == "STARTTLS" and self.tls is not None:
+                await writer.start_tls(self.tls)
+            elif verb == "DATA" and "data" not in self.faults:
+                await self._body(reader, writer, sender, recipients)
+
+    def _reply(self, verb: str, line: str, writer: asyncio.StreamWriter) -> tuple[Phase, str]:
+        """The phase of a command and what a healthy server answers."""
+        if verb == "EHLO":
+            offers = ["250-test"]
+            if self.tls is not None and writer.get_extra_info("sslcontext") is None:
+                offers.append("250-STARTTLS")
+            if self.password is not None:
+                offers.append("250-AUTH PLAIN")
+            return "ehlo", "\r\n".join([*offers, "250 SIZE 10000000"])
+        if verb == "AUTH":
+            right = self.password is not None and line.encode().endswith(self.password)
+            return "auth", "235 welcome" if right else "535 wrong"
+        if verb == "RCPT" and self.refused_recipient is not None and self.refused_recipient in line:
+            return "rcpt", "550 no such user"
+        return _HEALTHY[verb]
+
+    async def _body(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sender: str, recipients: list[str]
+    ) -> None:
+        if "body" in self.faults:
+            await self._say(writer, "body", "")
+        lines: list[bytes] = []
+        while (line := await reader.readuntil(b"\r\n")) != b".\r\n":
+            lines.append(line.removeprefix(b".") if line.startswith(b".") else line)
+        fault = self.faults.get("dot", "")
+        if not fault or not fault[0].isdigit() or fault.startswith("2"):
+            self.mails.append(Mail(sender, recipients, b"".join(lines)))
+        await self._say(writer, "dot", "250 queued as 4711")
+
+    async def _say(self, writer: asyncio.StreamWriter, phase: Phase, reply: str) -> None:
+        fault = self.faults.get(phase)
+        if fault is not None:
+            self.reached.set()
+        if fault == "stall":
+            await asyncio.Event().wait()
+        if fault == "close":
+            raise _GoneError
+        writer.write((fault or reply).encode() + b"\r\n")
+        await writer.drain()
