@@ -4,8 +4,6 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import Coroutine
-from typing import Any
 
 import httpx2
 import openai
@@ -43,7 +41,7 @@ LONG = 5.0
         "127.0.0.01",
         "1.2.3.4.",
         "1.2.3.256",
-        "１２７.0.0.1",
+        "\uff11\uff12\uff17.0.0.1",
         "::1%lo",
         "[fe80::1%25eth0]",
         "[::1",
@@ -152,7 +150,7 @@ def test_addresses_and_networks_on_the_list_open_just_themselves():
     "entry", ["", "10.0.0.1/8", "127.1", "host:", "host:0", "host:99999", "host:²", "http://host", "[::1", "*"]
 )
 def test_a_misspelt_rule_does_not_start(entry: str):
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="allow|CIDR|network|host bits|address"):
         EgressPolicy(frozenset({entry}))
 
 
@@ -174,6 +172,7 @@ def test_a_misspelt_rule_does_not_start(entry: str):
         "http://h.example/\r\nX: y",
         "http://h.example:99999/",
         "http://h.example:x/",
+        "http://h.example:0/",
         "http:///",
         "http://[::1%25lo]/",
         "http://bücher.example/",
@@ -368,7 +367,7 @@ def test_the_sdk_of_the_model_goes_out_through_the_guarded_client_and_its_refusa
     async def main():
         async with HttpProvider().running() as provider, async_http_client(EgressPolicy(), LONG) as http:
             sdk = openai.AsyncOpenAI(api_key="k", base_url=f"{provider.url}/v1", http_client=http, max_retries=0)
-            with pytest.raises(openai.APIConnectionError) as caught:
+            with pytest.raises((openai.APIConnectionError, EgressRefused)) as caught:
                 await sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
             assert isinstance(failure_in(caught.value), EgressRefused)
             assert provider.connections == 0

@@ -114,7 +114,8 @@ def _type(annotation: Any) -> str:
     if origin is not None and hasattr(annotation, "__metadata__"):
         return _type(get_args(annotation)[0])
     if origin in {tuple, list, set, frozenset, dict}:
-        return f"{'list' if origin is tuple else origin.__name__} of {', '.join(_type(part) for part in get_args(annotation) if part is not Ellipsis)}"
+        parts = ", ".join(_type(part) for part in get_args(annotation) if part is not Ellipsis)
+        return f"{'list' if origin is tuple else origin.__name__} of {parts}"
     names = {
         "str": "text",
         "int": "whole number",

@@ -159,12 +159,13 @@ class HttpProvider:
             writer.transport.abort()
         if fault in _ENDS:
             return False
-        status, value, headers = {
+        said: dict[str, tuple[int, Any, dict[str, str]]] = {
             "accept_then_503": (503, {"error": "busy"}, {}),
             "accept_then_gzip": (201, note, {"Content-Encoding": "gzip"}),
             "accept_without_id": (201, {"ok": True}, {}),
             "accept_as_303": (303, None, {"Location": self.url + "/elsewhere"}),
-        }.get(fault, (201, note, {}))
+        }
+        status, value, headers = said.get(fault, (201, note, {}))
         return await self._say(writer, status, value, headers)
 
     async def _say(

@@ -23,7 +23,7 @@ _REMEMBERED = 10_000
 
 
 def _encode(password: str) -> bytes | None:
-    """The bytes that are hashed (NFC, so that every keyboard spells a letter the same way); None where there are none to hash."""
+    """The bytes that are hashed, NFC so that all keyboards spell a letter alike; None for what cannot be hashed."""
     try:
         encoded = unicodedata.normalize("NFC", password).encode()
     except UnicodeEncodeError:

@@ -140,8 +140,8 @@ def async_http_client(policy: EgressPolicy, timeout_s: float, *, tls: ssl.SSLCon
     """A guarded `httpx2.AsyncClient` for SDKs that bring their own calls (openai, pydantic-ai).
 
     Same checks as EgressClient: no redirects, no environment, nothing tried again. One exchange takes at most
-    `timeout_s` seconds to its last byte. The caller closes it. Our failures come out wrapped by the SDK; `failure_in`
-    finds them.
+    `timeout_s` seconds to its last byte. The caller closes it. EgressRefused and NotSent come out as they are or
+    wrapped, as the SDK likes; `failure_in` finds them either way.
     """
     return httpx2.AsyncClient(
         transport=GuardedTransport(policy, tls=tls, total_s=timeout_s, cap=_MODEL_CAP, keep_alive=True),

@@ -58,6 +58,7 @@ def check_url(url: str) -> httpx2.URL:
     try:
         split = urlsplit(url)
         parsed = httpx2.URL(url)
+        port = split.port
     except (ValueError, httpx2.InvalidURL):
         raise EgressRefused("The URL cannot be read.") from None
     if parsed.scheme not in {"http", "https"}:
@@ -67,6 +68,8 @@ def check_url(url: str) -> httpx2.URL:
     host = parsed.raw_host.decode("ascii")
     if not split.netloc.isascii():
         raise EgressRefused("A host name outside ASCII is refused; write its xn-- form.")
+    if port == 0:
+        raise EgressRefused("The URL has no usable port.")
     if (split.hostname or "") != host.lower():
         # Two parsers that disagree about the host are how such checks are got round.
         raise EgressRefused("The host of the URL can be read in two ways.")

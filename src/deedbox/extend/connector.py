@@ -97,6 +97,10 @@ class Connector(Protocol):
         """Raise ValueError for a target this connector cannot address; called when an effect is planned, no I/O."""
         ...
 
+    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
+        """Raise ValueError where target and payload do not fit each other; called when an effect is planned, no I/O."""
+        ...
+
     def describe(self, target: str, payload: Mapping[str, Any]) -> str:
         """One plain sentence for the approval card. Never written by a model."""
         ...

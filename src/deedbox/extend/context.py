@@ -143,6 +143,7 @@ class Context:
         try:
             checked = known.payload_model.model_validate(given).model_dump(mode="json")
             known.check_target(target)
+            known.check_plan(target, checked)
             body = effect_body(connector, target, slot, checked)
         except ValidationError as error:
             fields = ", ".join(".".join(str(part) for part in item["loc"]) or "payload" for item in error.errors())

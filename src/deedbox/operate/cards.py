@@ -16,7 +16,8 @@ ApprovalState = Literal["pending", "approved", "rejected", "expired", "supersede
 
 RUNNING_AGAIN = (
     "Only a parked job or one whose worker was lost is taken up again, under the same key.",
-    "A job that is waiting for a person, being sent, completed, failed for good or canceled never starts again: it answers with its state.",
+    "A job that waits for a person, is being sent, or is completed, failed for good or canceled never starts again: it answers "
+    "with its state.",
     "A deliberate correction is a new job with a key of its own, linked to this one, with a reason and a fresh approval.",
 )
 
@@ -137,6 +138,15 @@ class ApprovalLine:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentFile:
+    """A stored upload as it is handed to a person who may see its job."""
+
+    name: str
+    media_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionResult:
     """What became of a decision: the approval's state, who moved it and when, and a sentence that says so."""
 
@@ -172,4 +182,12 @@ class ListInbox(Protocol):
 
     async def __call__(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
         """The pending approvals this principal may see, the nearest deadline first. Changes nothing."""
+        ...
+
+
+class ReadDocument(Protocol):
+    """Reads a stored upload for a principal."""
+
+    async def __call__(self, tenant: str, document_id: UUID, principal: Principal) -> DocumentFile | None:
+        """The document, or None for an id that is unknown or of a job this principal may not see."""
         ...

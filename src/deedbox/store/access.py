@@ -155,9 +155,7 @@ async def open_session(
 
 async def session(connection: Connection, session_sha256: bytes, idle_s: float) -> tuple[Holder, bytes] | None:
     """Who the session belongs to and the hash of its CSRF token; None once it is idle for `idle_s` seconds or has ended."""
-    cursor = await connection.execute(
-        statement("access", "session"), {"session_sha256": session_sha256, "idle_s": idle_s}
-    )
+    cursor = await connection.execute(statement("access", "session"), {"session_sha256": session_sha256, "idle_s": idle_s})
     row = await cursor.fetchone()
     return None if row is None else (Holder(row[0], row[1], row[2], frozenset(row[3])), bytes(row[4]))
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
@@ -99,13 +99,10 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(
-            visible=visible, when=when, remaining=remaining, title_of=title_of, size_of=size_of
-        )
+        self._environment.filters.update(visible=visible, when=when, remaining=remaining, title_of=title_of, size_of=size_of)
         self._environment.tests["long"] = is_long
-        self._environment.globals.update(  # pyright: ignore[reportUnknownMemberType] -- jinja2 does not type its globals
-            base=base, style=base + STYLE_PATH, safe_url=safe_url, host_of=host_of
-        )
+        known: dict[str, Any] = {"base": base, "style": base + STYLE_PATH, "safe_url": safe_url, "host_of": host_of}
+        cast("dict[str, Any]", self._environment.globals).update(known)
 
     def render(
         self,

@@ -1,0 +1,93 @@
+"""The only reader of the environment: every setting is `DEEDBOX_…`, but for the switch, which is `AI_ACTIONS_ENABLED`."""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
+from deedbox.model.lease import Lease
+
+LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set from outside. Raises pydantic.ValidationError naming each field that is wrong."""
+
+    model_config = SettingsConfigDict(env_prefix="DEEDBOX_", extra="ignore", frozen=True)
+
+    database_url: SecretStr | None = Field(default=None, description="PostgreSQL of your own (15 to 18); unset: the embedded one.")
+    migrate_url: SecretStr | None = Field(
+        default=None, description="URL of a user who may create tables and roles; default: the database URL."
+    )
+    state: Path = Field(default=Path(".deedbox"), description="Directory of the embedded PostgreSQL.")
+    prepare_statements: bool = Field(default=True, description="Off for a pooler that cannot keep prepared statements.")
+    pool_size: int = Field(default=10, ge=3, le=200, description="Connections per process, besides two of its own.")
+    host: str = Field(default="127.0.0.1", description="Address the HTTP server listens on.")
+    port: int = Field(default=8484, ge=0, le=65535, description="Port the HTTP server listens on; 0 picks a free one.")
+    public_url: str = Field(
+        default="http://127.0.0.1:8484", description="How others reach this server; links are made from it, never from Host."
+    )
+    tenant: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Tenant that people log in to.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
+    max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
+    max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
+    max_waiting: int = Field(default=1_000_000, ge=1, description="Jobs that may wait per action and tenant.")
+    lease_s: float = Field(default=30.0, description="Lease of an attempt in seconds; beat, self-fence and sweep follow from it.")
+    worker_slots: int = Field(default=64, ge=1, le=5000, description="Attempts at once in one worker process.")
+    drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
+    send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
+    send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")
+    model_base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint, for example http://127.0.0.1:8000/v1.")
+    model_api_key: SecretStr | None = Field(default=None, description="Bearer key of the model endpoint.")
+    model_name: str | None = Field(default=None, description="Model to ask for.")
+    model_timeout_s: float = Field(default=60.0, gt=0, le=3600, description="Time-out of one request to the model, in seconds.")
+    model_repairs: int = Field(default=1, ge=0, le=3, description="Repairs of an invalid answer within one attempt.")
+    smtp: SmtpConfig | None = Field(default=None, description='Mail server as JSON: {"host": …, "port": …, "sender": …}.')
+    targets: tuple[HttpTargetConfig, ...] = Field(
+        default=(), description='HTTP targets as a JSON list: [{"name": "crm", "base_url": …, "bearer": …}].'
+    )
+    egress_allow: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
+    )
+    actions_enabled: bool = Field(
+        default=False, validation_alias="AI_ACTIONS_ENABLED", description="The environment half of the switch: only `true` is on."
+    )
+
+    @field_validator("egress_allow", mode="before")
+    @classmethod
+    def _by_commas(cls, value: object) -> object:
+        return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("actions_enabled", mode="before")
+    @classmethod
+    def _exactly_true(cls, value: object) -> bool:
+        # `1`, `yes`, `TRUE` and anything misspelt are off: a switch for what leaves the house is not guessed at.
+        return value is True or value == "true"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.public_url.startswith(("https://", *LOOPBACK)):
+            raise ValueError("public_url: must be https, or http on loopback: approval links are never sent in the clear")
+        if (self.model_base_url is None) != (self.model_name is None):
+            raise ValueError("model_base_url and model_name: set both or neither")
+        Lease(self.lease_s, max(self.lease_s, 3600.0))
+        return self
+
+    @property
+    def lease(self) -> Lease:
+        """The lease and what follows from it."""
+        return Lease(self.lease_s, max(self.lease_s, 3600.0))
+
+    @property
+    def connectors(self) -> ConnectorSettings:
+        """What the built-in connectors are bound to."""
+        return ConnectorSettings(smtp=self.smtp, http=self.targets)
+
+    def fingerprint(self) -> bytes:
+        """A hash that differs between processes with different settings; secrets do not enter it."""
+        return hashlib.sha256(self.model_dump_json().encode()).digest()
+
+

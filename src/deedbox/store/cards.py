@@ -1,0 +1,39 @@
+"""Reading approvals as people see them."""
+
+from typing import Any
+from uuid import UUID
+
+from deedbox.store.loader import statement
+from deedbox.store.pool import Connection
+
+
+async def card(connection: Connection, tenant: str, approval_id: UUID) -> tuple[Any, ...] | None:
+    """The columns of `cards.sql: card`, or None."""
+    cursor = await connection.execute(statement("cards", "card"), {"tenant": tenant, "approval_id": approval_id})
+    return await cursor.fetchone()
+
+
+async def effects(connection: Connection, job_id: UUID, proposal_id: UUID, group: str) -> list[tuple[Any, ...]]:
+    """Connector, target, slot, sentence and body of each effect of a group."""
+    cursor = await connection.execute(
+        statement("cards", "effects"), {"job_id": job_id, "proposal_id": proposal_id, "group_name": group}
+    )
+    return await cursor.fetchall()
+
+
+async def votes(connection: Connection, approval_id: UUID) -> list[tuple[Any, ...]]:
+    """Name, decision and time of each vote."""
+    cursor = await connection.execute(statement("cards", "votes"), {"approval_id": approval_id})
+    return await cursor.fetchall()
+
+
+async def documents(connection: Connection, job_id: UUID) -> list[tuple[UUID, str]]:
+    """Ids and names of the uploads a job carries."""
+    cursor = await connection.execute(statement("cards", "documents"), {"job_id": job_id})
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def inbox(connection: Connection, tenant: str, limit: int) -> list[tuple[Any, ...]]:
+    """What waits for people of a tenant."""
+    cursor = await connection.execute(statement("cards", "inbox"), {"tenant": tenant, "limit": limit})
+    return await cursor.fetchall()

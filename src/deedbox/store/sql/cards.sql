@@ -1,0 +1,38 @@
+-- name: card
+-- One approval with its job, its proposal and who decided, for a principal of the same tenant.
+SELECT a.approval_id, a.job_id, a.action, j.action_version, a.state, a.digest, j.idempotency_key, j.key_source, s.name,
+       a.rule, a.policy_version, a.expires_at, a.audience, a.quorum, a.decided_at, d.name, a.reason, a.superseded_by,
+       p.output, p.facts, p.proposal_id, a.group_name, j.subject, a.expires_at <= deedbox.clock(), q.state
+FROM deedbox.approval a
+JOIN deedbox.job j ON j.job_id = a.job_id
+LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
+LEFT JOIN deedbox.principal d ON d.principal_id = a.decided_by
+LEFT JOIN deedbox.proposal p ON p.job_id = a.job_id AND p.proposal_id = a.proposal_id
+LEFT JOIN deedbox.queue q ON q.job_id = a.job_id
+WHERE a.approval_id = %(approval_id)s AND a.tenant = %(tenant)s
+
+-- name: effects
+-- The exact effects of a group, in order.
+SELECT connector, target, slot, summary, body FROM deedbox.proposal_effect
+WHERE job_id = %(job_id)s AND proposal_id = %(proposal_id)s AND group_name = %(group_name)s ORDER BY position
+
+-- name: votes
+-- Who voted, first to last.
+SELECT p.name, v.decision, v.voted_at FROM deedbox.vote v JOIN deedbox.principal p USING (principal_id)
+WHERE v.approval_id = %(approval_id)s ORDER BY v.voted_at
+
+-- name: documents
+-- The uploads a job carries.
+SELECT document_id, name FROM deedbox.job_document WHERE job_id = %(job_id)s ORDER BY document_id
+
+-- name: inbox
+-- What waits for people of a tenant, the nearest deadline first.
+SELECT a.approval_id, a.action, j.action_version, s.name, a.expires_at, extract(epoch FROM a.expires_at - deedbox.clock())::float8,
+       a.audience, a.quorum, (SELECT count(*) FROM deedbox.vote v WHERE v.approval_id = a.approval_id), j.subject,
+       (SELECT coalesce(array_agg(e.summary ORDER BY e.position), '{}') FROM deedbox.proposal_effect e
+        WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name)
+FROM deedbox.approval a
+JOIN deedbox.job j ON j.job_id = a.job_id
+LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
+WHERE a.tenant = %(tenant)s AND a.state = 'pending' AND a.expires_at > deedbox.clock()
+ORDER BY a.expires_at, a.approval_id LIMIT %(limit)s

@@ -1,0 +1,302 @@
+-- name: lease
+-- Lease up to `limit` effects that may go out now. One statement reads all that must stand: both halves of the switch (rows
+-- FOR SHARE, the environment's as a parameter), the target, the times, the predecessor, the approval or verdict, and the
+-- digest of the very bytes that will be sent. Queue rows are locked before effects, each skipped where someone holds it.
+-- A leased act writes its event; a notice writes none.
+WITH switches AS MATERIALIZED (
+    SELECT switch_id, kind, tenant, action, connector, target, is_on FROM deedbox.switch ORDER BY switch_id FOR SHARE
+), candidate AS MATERIALIZED (
+    SELECT e.effect_id, e.job_id, e.kind
+    FROM deedbox.effect e
+    JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
+    LEFT JOIN deedbox.approval a ON a.approval_id = e.approval_id
+    LEFT JOIN deedbox.verdict v ON v.verdict_id = e.verdict_id
+    LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
+    WHERE e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock()
+        AND e.connector = ANY (%(connectors)s)
+        AND (e.kind = 'notice' OR %(environment_on)s)
+        AND EXISTS (
+            SELECT FROM switches s WHERE s.switch_id = CASE e.kind WHEN 'act' THEN 'acts' ELSE 'notices' END AND s.is_on
+        )
+        AND NOT EXISTS (
+            SELECT FROM switches s
+            WHERE s.kind = e.kind AND NOT s.is_on AND (s.tenant IS NULL OR s.tenant = e.tenant)
+                AND (s.action IS NULL OR s.action = e.action) AND (s.connector IS NULL OR s.connector = e.connector)
+                AND (s.target IS NULL OR s.target = e.target)
+        )
+        AND NOT coalesce(t.paused, false) AND coalesce(t.open_until <= deedbox.clock(), true)
+        AND (e.after_slot IS NULL OR EXISTS (
+            SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state = 'completed'
+        ))
+        AND e.digest = sha256(p.body)
+        AND coalesce(a.state = 'approved' AND e.digest = ANY (a.effect_digests),
+                     v.decision IN ('allow', 'delay', 'sample') AND e.digest = ANY (v.effect_digests), false)
+    ORDER BY e.not_before, e.effect_id
+    LIMIT %(limit)s * 4
+), held AS MATERIALIZED (
+    SELECT q.job_id FROM deedbox.queue q
+    WHERE q.job_id IN (SELECT job_id FROM candidate WHERE kind = 'act')
+    ORDER BY q.job_id
+    FOR UPDATE SKIP LOCKED
+), picked AS MATERIALIZED (
+    SELECT e.effect_id FROM deedbox.effect e
+    WHERE e.effect_id IN (SELECT effect_id FROM candidate WHERE kind = 'notice' OR job_id IN (SELECT job_id FROM held))
+        AND e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock()
+    ORDER BY e.not_before, e.effect_id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), numbered AS (
+    SELECT effect_id, row_number() OVER () AS n FROM picked
+), moved AS (
+    UPDATE deedbox.effect e
+    SET state = 'sending', attempt = e.attempt + 1, fence = nextval('deedbox.fence_seq'), sender = %(sender)s,
+        lease_until = deedbox.clock() + make_interval(secs => %(lease_s)s),
+        first_sent_at = coalesce(e.first_sent_at, deedbox.clock()), phase = NULL, class = NULL, code = NULL, message = NULL,
+        sender_closed = false, updated_at = deedbox.clock()
+    FROM numbered
+    JOIN unnest(%(event_id)s::uuid[]) WITH ORDINALITY AS ids (event_id, n) USING (n)
+    WHERE e.effect_id = numbered.effect_id AND e.state IN ({{effect.lease}})
+    RETURNING e.effect_id, e.job_id, e.tenant, e.action, e.kind, e.connector, e.target, e.slot, e.attempt, e.fence,
+              e.proposal_effect_id, ids.event_id
+), counted AS (
+    SELECT effect_id, job_id, connector, slot, attempt, event_id, count(*) OVER (PARTITION BY job_id) AS many,
+           row_number() OVER (PARTITION BY job_id ORDER BY effect_id) AS place
+    FROM moved WHERE kind = 'act'
+), raised AS (
+    UPDATE deedbox.queue q SET last_seq = q.last_seq + c.many
+    FROM (SELECT DISTINCT job_id, many FROM counted) AS c
+    WHERE q.job_id = c.job_id
+    RETURNING q.job_id, q.last_seq, q.round
+), told AS (
+    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
+    SELECT c.job_id, r.last_seq - c.many + c.place, c.event_id, 'effect.sending', r.round, deedbox.clock(),
+           jsonb_build_object('effect_id', c.effect_id, 'connector', c.connector, 'slot', c.slot, 'attempt', c.attempt)
+    FROM counted c JOIN raised r USING (job_id)
+)
+SELECT m.effect_id, m.job_id, m.tenant, m.action, m.kind, m.connector, m.target, m.slot, m.attempt, m.fence, p.body,
+       t.capability, extract(epoch FROM t.native_key_ttl)::float8
+FROM moved m
+JOIN deedbox.proposal_effect p ON p.proposal_effect_id = m.proposal_effect_id
+LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (m.tenant, m.connector, m.target)
+
+-- name: declare_target
+-- Keep what a connector declares of a target, so that sweep, which knows no connectors, decides the same.
+INSERT INTO deedbox.target (tenant, connector, target, capability, native_key_ttl)
+VALUES (%(tenant)s, %(connector)s, %(target)s, %(capability)s, make_interval(secs => %(ttl_s)s))
+ON CONFLICT (tenant, connector, target) DO UPDATE
+SET capability = EXCLUDED.capability, native_key_ttl = EXCLUDED.native_key_ttl
+
+-- name: slow_target
+-- Send nothing more to a target for a while, because it said so; only for targets that have a row.
+UPDATE deedbox.target SET open_until = greatest(open_until, deedbox.clock() + make_interval(secs => %(wait_s)s))
+WHERE (tenant, connector, target) = (%(tenant)s, %(connector)s, %(target)s)
+
+-- name: lock_effect
+-- Lock an effect, after its job's queue row, and read what any move out of its state is decided by.
+SELECT e.effect_id, e.job_id, e.tenant, e.kind, e.connector, e.target, e.slot, e.state, e.attempt, e.fence, e.sender_closed,
+       coalesce(t.capability, 'blind'),
+       coalesce(t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false),
+       coalesce(e.lease_until <= deedbox.clock(), false), e.not_after <= deedbox.clock(),
+       extract(epoch FROM deedbox.clock() - e.updated_at)::float8,
+       coalesce(extract(epoch FROM t.visibility_lag), 0)::float8, e.phase
+FROM deedbox.effect e
+LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
+WHERE e.effect_id = %(effect_id)s
+FOR UPDATE OF e
+
+-- name: deliver
+-- The sender that holds the fence has a receipt.
+UPDATE deedbox.effect SET state = 'completed', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.deliver}}) RETURNING effect_id
+
+-- name: late_receipt
+-- A sender that was replaced has a receipt: the effect has happened, whatever became of the lease.
+UPDATE deedbox.effect SET state = 'completed', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = NULL, code = NULL, message = NULL, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.late_receipt}}) RETURNING effect_id
+
+-- name: confirm
+-- A look-up found it, or a person showed evidence.
+UPDATE deedbox.effect SET state = 'completed', class = NULL, code = NULL, message = NULL, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.confirm}}) RETURNING effect_id
+
+-- name: retry
+-- Surely not accepted: due again after a wait.
+UPDATE deedbox.effect SET state = 'pending', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = %(class)s, code = %(code)s, message = %(message)s,
+       not_before = deedbox.clock() + make_interval(secs => %(wait_s)s), updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.retry}}) RETURNING effect_id
+
+-- name: give_back
+-- Nothing was dialled, because the switch went off or the lease grew old: the attempt does not count.
+UPDATE deedbox.effect SET state = 'pending', fence = NULL, sender = NULL, lease_until = NULL, attempt = attempt - 1,
+       first_sent_at = CASE WHEN attempt > 1 THEN first_sent_at END, code = %(code)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.retry}}) RETURNING effect_id
+
+-- name: resend_same_key
+-- May have been accepted, and the target still knows the key: the same key again cannot act twice.
+UPDATE deedbox.effect SET state = 'pending', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = %(class)s, code = %(code)s, message = %(message)s, sender_closed = %(closed)s,
+       not_before = deedbox.clock() + make_interval(secs => %(wait_s)s), updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.resend_same_key}}) RETURNING effect_id
+
+-- name: refuse
+-- Permanently not accepted, or tried often enough.
+UPDATE deedbox.effect SET state = 'failed', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = %(class)s, code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.refuse}}) RETURNING effect_id
+
+-- name: lose_track
+-- May have been accepted, and nothing here can tell.
+UPDATE deedbox.effect SET state = 'unknown', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = %(class)s, code = %(code)s, message = %(message)s, sender_closed = %(closed)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.lose_track}}) RETURNING effect_id
+
+-- name: close_notice
+-- A notice that may have arrived: nobody reconciles our own mail.
+UPDATE deedbox.effect SET state = 'unknown_closed', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
+       class = %(class)s, code = %(code)s, message = %(message)s, sender_closed = %(closed)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.close_notice}}) RETURNING effect_id
+
+-- name: disprove
+-- It is certain that nothing arrived: due again.
+UPDATE deedbox.effect SET state = 'pending', not_before = deedbox.clock(), first_sent_at = NULL, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.disprove}}) RETURNING effect_id
+
+-- name: expire
+-- Its time passed before it was sent.
+UPDATE deedbox.effect SET state = 'failed', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.expire}}) RETURNING effect_id
+
+-- name: abandon
+-- A person gives it up; the reason is kept.
+UPDATE deedbox.effect SET state = 'failed', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.abandon}}) RETURNING effect_id
+
+-- name: cancel
+-- Withdrawn before anything was sent.
+UPDATE deedbox.effect SET state = 'canceled', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND state IN ({{effect.cancel}}) RETURNING effect_id
+
+-- name: add_receipt
+-- Keep what a provider, a look-up or a person answered; never changed afterwards.
+INSERT INTO deedbox.receipt (job_id, receipt_id, effect_id, provider_id, evidence, phase, source, by_principal, stored_at)
+VALUES (%(job_id)s, %(receipt_id)s, %(effect_id)s, %(provider_id)s, %(evidence)s::jsonb, %(phase)s, %(source)s,
+        %(by_principal)s, deedbox.clock())
+
+-- name: add_probe
+-- Keep that somebody asked, and what was said.
+INSERT INTO deedbox.probe (probe_id, job_id, effect_id, verdict, evidence, by_principal, probed_at)
+VALUES (%(probe_id)s, %(job_id)s, %(effect_id)s, %(verdict)s, %(evidence)s::jsonb, %(by_principal)s, deedbox.clock())
+
+-- name: raise_alert
+-- Open an alert once; while it is open the same cause adds nothing.
+INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
+VALUES (%(alert_id)s, %(tenant)s, %(cause)s, %(job_id)s, %(effect_id)s, %(message)s) ON CONFLICT DO NOTHING
+
+-- name: lapsed_sendings
+-- Sendings whose lease ran out, paged by key so that some that cannot be moved never hide the rest.
+SELECT effect_id, job_id FROM deedbox.effect
+WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock() AND effect_id > %(after)s
+ORDER BY effect_id LIMIT %(limit)s
+
+-- name: unsendable
+-- Pending effects whose time passed, or whose predecessor ended without being done, paged by key.
+SELECT e.effect_id, e.job_id FROM deedbox.effect e
+WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
+    AND (e.not_after <= deedbox.clock() OR (e.after_slot IS NOT NULL AND EXISTS (
+        SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
+    )))
+ORDER BY e.effect_id LIMIT %(limit)s
+
+-- name: stranded_jobs
+-- Dispatching jobs whose effects have all ended: someone died between the last effect and the job's end. Paged by key.
+SELECT q.job_id, q.job_id FROM deedbox.queue q
+WHERE q.state IN ({{job.delivered}}) AND q.job_id > %(after)s AND NOT EXISTS (
+    SELECT FROM deedbox.effect e WHERE e.job_id = q.job_id AND e.kind = 'act' AND e.state IN ('pending', 'sending', 'unknown')
+)
+ORDER BY q.job_id LIMIT %(limit)s
+
+-- name: effects_of_job
+-- The acts of a job in the order they were proposed, with the first receipt of each.
+SELECT e.effect_id, e.connector, e.target, e.slot, e.state, e.class, e.code, e.message, r.provider_id
+FROM deedbox.effect e
+JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
+LEFT JOIN LATERAL (
+    SELECT provider_id FROM deedbox.receipt WHERE job_id = e.job_id AND effect_id = e.effect_id ORDER BY stored_at LIMIT 1
+) AS r ON true
+WHERE e.job_id = %(job_id)s AND e.kind = 'act' ORDER BY p.position, e.effect_id
+
+-- name: declined_groups
+-- The groups of a job that a person or the clock declined.
+SELECT group_name, state, reason FROM deedbox.approval
+WHERE job_id = %(job_id)s AND purpose = 'effects' AND state IN ('rejected', 'expired') ORDER BY approval_id
+
+-- name: end_job
+-- End a job that is locked: the queue row goes, one result comes with the last proposal's output where it is completed, the
+-- last event, and the key remembers the final state. No row: some other state was found.
+WITH gone AS (
+    DELETE FROM deedbox.queue
+    WHERE job_id = %(job_id)s AND state IN ({{job.cancel}}, {{job.cancel_effects}})
+    RETURNING job_id, attempt, attempts_allowed, round, last_seq
+), r AS (
+    INSERT INTO deedbox.result (job_id, state, output, class, code, message, done, not_done, declined, attempt,
+                                attempts_allowed, round, last_seq, ended_at)
+    SELECT job_id, %(state)s,
+           CASE WHEN %(state)s = 'completed' THEN (
+               SELECT output FROM deedbox.proposal WHERE job_id = %(job_id)s ORDER BY revision DESC, proposal_id DESC LIMIT 1
+           ) END,
+           %(class)s, %(code)s, %(message)s, %(done)s::jsonb, %(not_done)s::jsonb, %(declined)s::jsonb, attempt,
+           attempts_allowed, round, last_seq + 1, deedbox.clock()
+    FROM gone
+), k AS (
+    UPDATE deedbox.idempotency SET final_state = %(state)s WHERE job_id IN (SELECT job_id FROM gone)
+)
+INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
+SELECT job_id, last_seq + 1, %(event_id)s, %(event_type)s, round, deedbox.clock(), %(event)s::jsonb FROM gone
+RETURNING seq
+
+-- name: open_approvals
+-- Lock the approvals of a job that are still open, in one order.
+SELECT approval_id FROM deedbox.approval
+WHERE job_id = %(job_id)s AND state IN ({{approval.withdraw}}) ORDER BY approval_id FOR UPDATE
+
+-- name: lock_effects
+-- Lock all acts of a job, in one order, after its queue row.
+SELECT effect_id, slot, state FROM deedbox.effect WHERE job_id = %(job_id)s AND kind = 'act' ORDER BY effect_id FOR UPDATE
+
+-- name: ask_to_stop
+-- Tell the worker that runs a job to stop; it, or sweep after it, ends the job.
+UPDATE deedbox.queue SET cancel_requested = true, updated_at = deedbox.clock()
+WHERE job_id = %(job_id)s AND state IN ({{job.cancel_attempt}}) RETURNING job_id
+
+-- name: job_state
+-- The state of a job of this tenant, ended or not.
+SELECT coalesce(q.state, r.state) FROM deedbox.job j
+LEFT JOIN deedbox.queue q USING (job_id) LEFT JOIN deedbox.result r USING (job_id)
+WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s
+
+-- name: list_effects
+-- The ledger of a tenant, newest first, below a key; all states where none is named.
+SELECT e.effect_id, e.job_id, e.action, e.kind, e.connector, e.target, e.slot, e.state, e.attempt, e.phase, e.class, e.code,
+       e.message, e.sender_closed, e.not_before, e.not_after, e.first_sent_at, e.updated_at,
+       extract(epoch FROM deedbox.clock() - e.updated_at)::float8, p.summary, p.body, e.approval_id, e.verdict_id
+FROM deedbox.effect e JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
+WHERE e.tenant = %(tenant)s AND (%(state)s::text IS NULL OR e.state = %(state)s)
+    AND (%(effect_id)s::uuid IS NULL OR e.effect_id = %(effect_id)s)
+    AND (%(before)s::uuid IS NULL OR e.effect_id < %(before)s)
+ORDER BY e.effect_id DESC LIMIT %(limit)s
+
+-- name: receipts
+-- What is known of an effect from providers, look-ups and people, oldest first.
+SELECT receipt_id, provider_id, evidence, phase, source, by_principal, stored_at
+FROM deedbox.receipt WHERE job_id = %(job_id)s AND effect_id = %(effect_id)s ORDER BY receipt_id
+
+-- name: probes
+-- Who asked about an effect and what was said, oldest first.
+SELECT probe_id, verdict, evidence, by_principal, probed_at FROM deedbox.probe WHERE effect_id = %(effect_id)s ORDER BY probe_id
+
+-- name: notify
+-- Tell those who follow the events of these jobs; sent after the commit.
+SELECT pg_notify('deedbox_events', job_id::text) FROM unnest(%(job_id)s::uuid[]) AS jobs (job_id)

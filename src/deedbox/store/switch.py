@@ -1,0 +1,111 @@
+"""The database half of the switch: two roots, and rows that narrow what an open root lets through.
+
+A lease holds both roots shared; a change holds its root exclusively. So a switch-off waits for the leases that read "on",
+and none that reads "on" starts after it returned.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from deedbox.model.fingerprint import jcs, sha256
+from deedbox.store.loader import statement
+from deedbox.store.pool import Connection
+
+Root = Literal["acts", "notices"]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRow:
+    """One row of the switch; a None among tenant, action, connector and target stands for any."""
+
+    switch_id: str
+    kind: str
+    tenant: str | None
+    action: str | None
+    connector: str | None
+    target: str | None
+    is_on: bool
+    owner: str | None
+    changed_by: str
+    reason: str
+    changed_at: datetime
+    tested_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """The part of all acts that a narrowing row is about; a None stands for any."""
+
+    tenant: str | None = None
+    action: str | None = None
+    connector: str | None = None
+    target: str | None = None
+
+    @property
+    def switch_id(self) -> str:
+        """The same part has the same row."""
+        return "acts:" + sha256(jcs([self.tenant, self.action, self.connector, self.target])).hex()[:32]
+
+
+async def lock_roots(connection: Connection) -> None:
+    """Hold the roots shared until the transaction ends; waits for a change in progress."""
+    await connection.execute(statement("switch", "lock_roots"))
+
+
+async def turn_root(
+    connection: Connection, root: Root, *, is_on: bool, changed_by: str, reason: str, owner: str | None = None
+) -> bool | None:
+    """Turn a root after the leases in progress have ended; returns what it was, or None where there is no such root."""
+    cursor = await connection.execute(statement("switch", "take_root"), {"switch_id": root})
+    row = await cursor.fetchone()
+    await connection.execute(
+        statement("switch", "turn_root"),
+        {"switch_id": root, "is_on": is_on, "changed_by": changed_by, "reason": reason, "owner": owner},
+    )
+    return bool(row[0]) if row else None
+
+
+async def turn_narrow(connection: Connection, narrow: Narrow, *, is_on: bool, changed_by: str, reason: str) -> None:
+    """Turn a part of all acts after the leases in progress have ended."""
+    await connection.execute(statement("switch", "take_root"), {"switch_id": "acts"})
+    await connection.execute(
+        statement("switch", "turn_narrow"),
+        {
+            "switch_id": narrow.switch_id,
+            "tenant": narrow.tenant,
+            "action": narrow.action,
+            "connector": narrow.connector,
+            "target": narrow.target,
+            "is_on": is_on,
+            "changed_by": changed_by,
+            "reason": reason,
+        },
+    )
+
+
+async def rows(connection: Connection, tenant: str) -> list[SwitchRow]:
+    """The roots and what narrows them for a tenant."""
+    cursor = await connection.execute(statement("switch", "rows"), {"tenant": tenant})
+    return [SwitchRow(*row) for row in await cursor.fetchall()]
+
+
+async def lets_through(connection: Connection, effect_id: UUID) -> bool:
+    """Whether the database half lets this effect out at this moment; False for an effect that is not there."""
+    cursor = await connection.execute(statement("switch", "lets_through"), {"effect_id": effect_id})
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def in_flight(connection: Connection) -> int:
+    """How many acts are on the wire."""
+    cursor = await connection.execute(statement("switch", "in_flight"))
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+async def environment(connection: Connection) -> dict[str, bool]:
+    """The environment half by living process with a dispatcher, as each published it at its start."""
+    cursor = await connection.execute(statement("switch", "environment"))
+    return {str(row[0]): bool(row[1]) for row in await cursor.fetchall()}

@@ -1,0 +1,321 @@
+"""The console's routes: who may see what, and the one form that decides.
+
+GET and HEAD show and change nothing, whoever or whatever opens them. A decision takes a POST, a person's session, the CSRF
+token of that session, the browser's word that the form is ours, and the digest of what was shown.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from math import ceil
+from urllib.parse import quote
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from deedbox.access import LoginGuard, Pool, SessionInfo, csrf_of, login, logout, preview_link, resolve_session
+from deedbox.model.errors import CODES, DeedboxError
+from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
+from deedbox.telemetry import log
+from deedbox.web.forms import Site, read_form
+from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
+
+_Handler = Callable[[Request], Awaitable[Response]]
+_NEXT = re.compile(r"/approvals/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_LONGEST_REASON = 2000
+_HEADINGS = {
+    "approval_changed": "This changed after you opened it",
+    "already_decided": "This has been decided already",
+    "approval_expired": "The time to decide is over",
+    "permission_denied": "You may not decide this",
+    "invalid_input": "Nothing was decided",
+    "csrf_failed": "Nothing was done",
+    "not_found": "There is nothing here",
+    "too_many_logins": "Too many tries",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WebDeps:
+    """What the console stands on; `public_url` is where people reach it. The functions come from `operate`."""
+
+    pool: Pool
+    public_url: str
+    tenant: str
+    card: ShowCard
+    decide: Decide
+    inbox: ListInbox
+    document: ReadDocument | None = None
+    guard: LoginGuard = field(default_factory=LoginGuard)
+
+
+def routes(deps: WebDeps) -> list[BaseRoute]:
+    """The console's routes. Raises ValueError for a public URL that links must not be sent with."""
+    console = _Console(deps)
+    found: list[BaseRoute] = [
+        Route("/", console.page(console.inbox), methods=["GET"]),
+        Route("/login", console.page(console.login_page), methods=["GET"]),
+        Route("/login", console.page(console.log_in), methods=["POST"]),
+        Route("/logout", console.page(console.log_out), methods=["POST"]),
+        Route("/approvals/{approval_id}", console.page(console.approval), methods=["GET"]),
+        Route("/approvals/{approval_id}", console.page(console.decide), methods=["POST"]),
+        Route(STYLE_PATH, _style, methods=["GET"]),
+    ]
+    if deps.document is not None:
+        found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
+    return found
+
+
+async def _style(_request: Request) -> Response:
+    return style()
+
+
+def _uuid(text: str) -> UUID | None:
+    return UUID(text) if _NEXT.fullmatch(f"/approvals/{text}") else None
+
+
+def _next(wanted: str | None) -> str:
+    """Where to go after login: an approval or the inbox, never another site."""
+    return wanted if wanted is not None and _NEXT.fullmatch(wanted) else "/"
+
+
+class _Console:
+    """The handlers, over one set of dependencies."""
+
+    def __init__(self, deps: WebDeps) -> None:
+        self._deps = deps
+        self._site = Site.of(deps.public_url)
+        self._pages = Pages(self._site.base)
+        self._log = log("web")
+
+    def page(self, handler: _Handler) -> _Handler:
+        """The handler with every refusal and failure turned into a page."""
+
+        async def run(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except DeedboxError as error:
+                return self._refusal(error)
+            except Exception:  # noqa: BLE001 -- a person gets a page whatever it was; the log has the rest
+                self._log.exception("a page failed", route=getattr(request.scope.get("route"), "path", ""))
+                return self._pages.message(
+                    Shown(),
+                    status=500,
+                    heading="Something went wrong here",
+                    sentences=(
+                        "We could not finish this page.",
+                        "If you were deciding something, open it again: it shows whether your decision was kept.",
+                    ),
+                    way_on=("/", "Go to the inbox"),
+                )
+
+        return run
+
+    # Coming and going ------------------------------------------------------------------------------------------------
+
+    async def login_page(self, request: Request) -> Response:
+        """GET /login."""
+        wanted = _next(request.query_params.get("next"))
+        if await self._session(request) is not None:
+            return self._go(wanted)
+        return self._login_form(request, wanted)
+
+    async def log_in(self, request: Request) -> Response:
+        """POST /login."""
+        self._site.require_own_form(request)
+        form = await read_form(request)
+        wanted = _next(form.get("next"))
+        name, password = form.get("name", ""), form.get("password", "")
+        if not self._site.owns_login_form(request, form.get("csrf", "")):
+            return self._login_form(
+                request, wanted, name=name, error="This form was too old, or cookies are off. Please try again.", status=403
+            )
+        peer = request.client.host if request.client else ""
+        try:
+            opened = await login(
+                self._deps.pool,
+                self._deps.tenant,
+                name,
+                password,
+                guard=self._deps.guard,
+                peer=peer,
+                replaces=self._site.session_of(request) or None,
+            )
+        except DeedboxError as error:
+            if error.code != "too_many_logins":
+                raise
+            response = self._login_form(request, wanted, name=name, error=error.detail, status=error.status)
+            response.headers["Retry-After"] = str(ceil(error.retry_after or 1))
+            return response
+        if opened is None:
+            return self._login_form(
+                request, wanted, name=name, error="The name and the password do not fit together.", status=401
+            )
+        response = self._go(wanted)
+        self._site.set_cookie(response, self._site.session_cookie, opened.token)
+        self._site.drop_cookie(response, self._site.login_cookie)
+        return response
+
+    async def log_out(self, request: Request) -> Response:
+        """POST /logout."""
+        self._site.require_own_form(request)
+        session = await self._session(request)
+        if session is not None:
+            form = await read_form(request)
+            self._require_csrf(session, form)
+            await logout(self._deps.pool, self._site.session_of(request))
+        response = self._go("/login")
+        self._site.drop_cookie(response, self._site.session_cookie)
+        return response
+
+    # What waits, and what it is --------------------------------------------------------------------------------------
+
+    async def inbox(self, request: Request) -> Response:
+        """GET /."""
+        session = await self._session(request)
+        if session is None:
+            return self._go("/login")
+        lines = await self._deps.inbox(self._deps.tenant, session.principal)
+        lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
+        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines})
+
+    async def approval(self, request: Request) -> Response:
+        """GET /approvals/{id}, also as a link with a token."""
+        approval_id = _uuid(request.path_params["approval_id"])
+        session = await self._session(request)
+        if session is None:
+            return await self._landing(request, approval_id)
+        if approval_id is None:
+            raise _not_found()
+        if "t" in request.query_params:
+            # The token has done its work; it should not stay in the address bar and the history.
+            return self._go(f"/approvals/{approval_id}")
+        return await self._card(request, session, approval_id)
+
+    async def decide(self, request: Request) -> Response:
+        """POST /approvals/{id}."""
+        self._site.require_own_form(request)
+        approval_id = _uuid(request.path_params["approval_id"])
+        session = await self._session(request)
+        if session is None:
+            where = "/" if approval_id is None else f"/approvals/{approval_id}"
+            return self._pages.message(
+                Shown(),
+                status=401,
+                heading="You are not logged in",
+                sentences=("Your session is over, so nothing was decided.", "Log in and read it once more."),
+                way_on=(f"/login?next={quote(where)}", "Log in"),
+            )
+        form = await read_form(request)
+        self._require_csrf(session, form)
+        if approval_id is None:
+            raise _not_found()
+        try:
+            decision, digest, reason = _decision_of(form)
+            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page")
+        except DeedboxError as error:
+            if error.code == "not_found":
+                raise
+            return await self._card(request, session, approval_id, refused=error, typed=form.get("reason", ""))
+        return self._go(f"/approvals/{approval_id}")
+
+    async def document(self, request: Request) -> Response:
+        """GET /documents/{id}: an upload, handed over as a file that no browser runs."""
+        session = await self._session(request)
+        if session is None:
+            return self._go("/login")
+        document_id = _uuid(request.path_params["document_id"])
+        if document_id is None or self._deps.document is None:
+            raise _not_found()
+        found = await self._deps.document(self._deps.tenant, document_id, session.principal)
+        if found is None:
+            raise _not_found()
+        headers = {
+            **HEADERS,
+            "Content-Security-Policy": "default-src 'none'; sandbox",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}",
+        }
+        return Response(found.content, media_type="application/octet-stream", headers=headers)
+
+    # Shared by the handlers ------------------------------------------------------------------------------------------
+
+    async def _session(self, request: Request) -> SessionInfo | None:
+        session = await resolve_session(self._deps.pool, self._site.session_of(request))
+        return session if session is not None and session.principal.tenant == self._deps.tenant else None
+
+    def _shown(self, request: Request, session: SessionInfo) -> Shown:
+        return Shown(session.principal.name, csrf_of(self._site.session_of(request)))
+
+    def _go(self, path: str) -> Response:
+        return RedirectResponse(self._site.path(path), status_code=303, headers=HEADERS)
+
+    def _require_csrf(self, session: SessionInfo, form: dict[str, str]) -> None:
+        if not session.owns(form.get("csrf", "")):
+            raise DeedboxError("csrf_failed", "The form does not belong to your session, so nothing was done.")
+
+    def _login_form(
+        self, request: Request, wanted: str, *, name: str = "", error: str | None = None, status: int = 200
+    ) -> Response:
+        value, csrf = self._site.login_form(request)
+        context = {"next": wanted, "csrf": csrf, "name": name, "error": error}
+        response = self._pages.render("login.html", Shown(), context, status=status)
+        if request.cookies.get(self._site.login_cookie) != value:
+            self._site.set_cookie(response, self._site.login_cookie, value)
+        return response
+
+    async def _landing(self, request: Request, approval_id: UUID | None) -> Response:
+        token = request.query_params.get("t", "")
+        preview = None
+        if approval_id is not None:
+            preview = await preview_link(self._deps.pool, self._deps.tenant, approval_id, token)
+        where = "/login" if approval_id is None else f"/login?next={quote(f'/approvals/{approval_id}')}"
+        return self._pages.render("landing.html", Shown(), {"preview": preview, "login_path": where})
+
+    async def _card(
+        self,
+        request: Request,
+        session: SessionInfo,
+        approval_id: UUID,
+        *,
+        refused: DeedboxError | None = None,
+        typed: str = "",
+    ) -> Response:
+        card = await self._deps.card(self._deps.tenant, approval_id, session.principal)
+        if card is None:
+            raise refused or _not_found()
+        notice = None if refused is None else (_HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
+        context = {"card": card, "notice": notice, "typed": typed, "refused": refused.code if refused else None}
+        status = 200 if refused is None else refused.status
+        return self._pages.render("approval.html", self._shown(request, session), context, status=status)
+
+    def _refusal(self, error: DeedboxError) -> Response:
+        heading = _HEADINGS.get(error.code, CODES[error.code].title)
+        return self._pages.message(
+            Shown(), status=error.status, heading=heading, sentences=(error.detail,), way_on=("/", "Go to the inbox")
+        )
+
+
+def _not_found() -> DeedboxError:
+    return DeedboxError("not_found", "The address is wrong, or what it names is not yours to see.")
+
+
+def _decision_of(form: dict[str, str]) -> tuple[Decision, str, str | None]:
+    """Exactly one of two words, the digest that was shown, and a reason where one is needed."""
+    digest = form.get("digest", "")
+    if not _DIGEST.fullmatch(digest):
+        raise DeedboxError("invalid_input", "The form did not say which version it decides. Read it again below.")
+    reason = form.get("reason", "").strip()
+    if len(reason) > _LONGEST_REASON:
+        raise DeedboxError("invalid_input", f"A reason has at most {_LONGEST_REASON} characters.")
+    match form.get("decision"):
+        case "approve":
+            return "approve", digest, reason or None
+        case "reject":
+            if not reason:
+                raise DeedboxError("invalid_input", "A rejection needs a reason: who asked for this will read it.")
+            return "reject", digest, reason
+        case _:
+            raise DeedboxError("invalid_input", "The form said neither approve nor reject.")

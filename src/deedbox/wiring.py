@@ -1,0 +1,238 @@
+"""The composition root: the one place where pools, loops and faces are put together."""
+
+import asyncio
+import importlib
+import importlib.util
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from deedbox import __version__, embedded, telemetry
+from deedbox.access.resolve import KeyCache
+from deedbox.connectors.read import TargetReader
+from deedbox.connectors.settings import Bindable
+from deedbox.dispatch.loop import Dispatcher
+from deedbox.egress import EgressPolicy, async_http_client
+from deedbox.extend.registry import App
+from deedbox.intake.submit import Intake
+from deedbox.operate.approvals import Approvals
+from deedbox.operate.verbs import Verbs
+from deedbox.operate.views import Views
+from deedbox.settings import Settings
+from deedbox.store.ids import IdSource
+from deedbox.store.migrate import migrate, newest, require_current
+from deedbox.store.pool import Pool, connect, make_pool
+from deedbox.store.process import forget_process, keep_process
+from deedbox.store.transaction import autocommit
+from deedbox.store.wakeup import Wakeup
+from deedbox.sweep.service import Sweep
+from deedbox.worker.execute import Models
+from deedbox.worker.loop import Worker, WorkerSettings
+
+Role = Literal["api", "worker", "dispatch", "sweep"]
+ALL_ROLES: tuple[Role, ...] = ("api", "worker", "dispatch", "sweep")
+
+
+class StartError(RuntimeError):
+    """Something that is missing for the start, in a sentence that says what to do."""
+
+
+def load_app(place: str) -> App:
+    """The App at `module:name`, or in a file (`path/to/app.py`, attribute `app`). Raises StartError."""
+    module_name, _, attribute = place.partition(":")
+    if not attribute and not module_name.endswith(".py"):
+        raise StartError(f"{place}: name the app as module:attribute or as a .py file")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        if module_name.endswith(".py"):
+            spec = importlib.util.spec_from_file_location("deedbox_user_app", module_name)
+            if spec is None or spec.loader is None:
+                raise StartError(f"{module_name}: is not a Python file")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(module_name)
+    except (ModuleNotFoundError, FileNotFoundError) as error:
+        raise StartError(f"{place}: {error}") from error
+    found: Any = getattr(module, attribute or "app", None)
+    if not isinstance(found, App):
+        raise StartError(f"{place}: there is no App called {attribute or 'app'!r}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where the store is: the application's URL, and the one that may change the schema."""
+
+    url: str
+    owner_url: str
+    running: embedded.Running | None = None
+
+
+def find_database(settings: Settings) -> Database:
+    """The database that settings name, or the embedded one, started. Raises EmbeddedError."""
+    if settings.database_url is not None:
+        url = settings.database_url.get_secret_value()
+        owner = settings.migrate_url.get_secret_value() if settings.migrate_url else url
+        return Database(url, owner)
+    running = embedded.start(settings.state)
+    return Database(running.info.app_url, running.info.owner_url, running)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Everything one process has open."""
+
+    settings: Settings
+    app: App
+    database: Database
+    pool: Pool
+    ids: IdSource
+    intake: Intake
+    views: Views
+    approvals: Approvals
+    verbs: Verbs
+    wakeup: Wakeup
+    keys: KeyCache
+    name: str
+    reader: TargetReader
+    models: Models | None
+
+
+@asynccontextmanager
+async def opened(settings: Settings, app: App, database: Database, *, roles: Sequence[Role] = ()) -> AsyncIterator[Installation]:
+    """Open what a process needs, in order, and close it in the opposite one. Raises SchemaError for a foreign schema."""
+    # Unique per start, so that two processes never share a name (dbos-transact-py#804).
+    name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        pool = make_pool(database.url, name, size=settings.pool_size, prepare=settings.prepare_statements)
+        await pool.open(wait=True, timeout=30)
+        stack.push_async_callback(pool.close)
+        connection = await connect(database.url, "check", prepare=False)
+        try:
+            await require_current(connection)
+        finally:
+            await connection.close()
+        ids = await IdSource.read(pool)
+        policy = EgressPolicy(settings.egress_allow)
+        for connector in app.connectors.values():
+            if isinstance(connector, Bindable):
+                connector.bind(settings.connectors, policy)
+                stack.push_async_callback(connector.aclose)
+        reader = TargetReader(settings.connectors, policy)
+        stack.push_async_callback(reader.aclose)
+        models = await _models(settings, policy, stack)
+        wakeup = Wakeup(database.url)
+        stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
+        if roles:
+            await _register(pool, settings, name, roles)
+            stack.push_async_callback(_unregister, pool, name)
+        yield Installation(
+            settings=settings,
+            app=app,
+            database=database,
+            pool=pool,
+            ids=ids,
+            intake=Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting),
+            views=Views(pool),
+            approvals=Approvals(pool, ids, public_url=settings.public_url),
+            verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
+            wakeup=wakeup,
+            keys=KeyCache(),
+            name=name,
+            reader=reader,
+            models=models,
+        )
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> Models | None:
+    if settings.model_base_url is None or settings.model_name is None:
+        return None
+    # Imported late: it brings the whole of the model library, which takes seconds and is needed only here.
+    from deedbox.worker.model_call import ModelClient, ModelEndpoint  # noqa: PLC0415
+
+    endpoint = ModelEndpoint(
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        model=settings.model_name,
+        timeout_s=settings.model_timeout_s,
+        repairs=settings.model_repairs,
+    )
+    client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
+    stack.push_async_callback(client.aclose)
+    return client
+
+
+async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:
+    async with autocommit(pool) as connection:
+        await keep_process(
+            connection,
+            process_id=name,
+            roles=list(roles),
+            version=__version__,
+            schema_version=newest(),
+            settings_sha256=settings.fingerprint(),
+            environment_switch=settings.actions_enabled,
+        )
+
+
+async def _unregister(pool: Pool, name: str) -> None:
+    async with autocommit(pool) as connection:
+        await forget_process(connection, name)
+
+
+async def run_roles(installation: Installation, roles: Sequence[Role], stop: asyncio.Event) -> None:
+    """Run the loops until `stop` is set; a loop that dies takes the process down with it, never silently."""
+    settings = installation.settings
+    loops: dict[Role, Any] = {}
+    if "worker" in roles:
+        loops["worker"] = Worker(
+            url=installation.database.url,
+            pool=installation.pool,
+            ids=installation.ids,
+            app=installation.app,
+            lease=settings.lease,
+            settings=WorkerSettings(
+                name=installation.name,
+                build=__version__,
+                slots=settings.worker_slots,
+                drain_s=settings.drain_s,
+                prepare=settings.prepare_statements,
+            ),
+            wake=installation.wakeup.event("deedbox_queue"),
+            reader=installation.reader,
+            models=installation.models,
+        )
+    if "dispatch" in roles:
+        loops["dispatch"] = Dispatcher(
+            installation.pool,
+            installation.ids,
+            installation.app.connectors,
+            environment_on=settings.actions_enabled,
+            slots=settings.send_slots,
+            lease_s=settings.send_lease_s,
+            wake=installation.wakeup.event("deedbox_outbox"),
+        )
+    if "sweep" in roles:
+        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease)
+    async with asyncio.TaskGroup() as group:
+        for role, loop in loops.items():
+            group.create_task(loop.run(stop), name=role)
+    telemetry.log("wiring").info("stopped", roles=list(roles))
+
+
+async def migrate_database(database: Database) -> list[str]:
+    """Bring the schema up to date; returns the migrations applied."""
+    return await migrate(database.owner_url)
