@@ -150,7 +150,7 @@ def test_addresses_and_networks_on_the_list_open_just_themselves():
     "entry", ["", "10.0.0.1/8", "127.1", "host:", "host:0", "host:99999", "host:²", "http://host", "[::1", "*"]
 )
 def test_a_misspelt_rule_does_not_start(entry: str):
-    with pytest.raises(ValueError, match="allow|CIDR|network|host bits|address"):
+    with pytest.raises(ValueError, match=r"allow|CIDR|network|host bits|address"):
         EgressPolicy(frozenset({entry}))
 
 

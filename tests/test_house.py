@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from deedbox.cli.main import app
 
 import deedbox
+from deedbox.cli.main import app
 from deedbox.model.errors import CODES
 from tests.guarantees import GUARANTEES, IDS, UnknownGuaranteeError, proves
 from tools import check, pages

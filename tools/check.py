@@ -4,6 +4,7 @@
 what is wrong, or a command whose exit code says so. The exit code is 1 when any failed.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 400
+_OURS = {
+    ".git",
+    ".venv",
+    ".make",
+    ".deedbox",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".import_linter_cache",
+    "build",
+    "dist",
+}
 _NO_NAMES = {"utils", "helpers", "common", "base", "manager", "core"}
 
 # One letter of each pattern is a class of its own, so that this file does not hold what it looks for.
@@ -39,11 +52,19 @@ FORBIDDEN: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def tracked(suffix: str = "") -> list[Path]:
-    """The files of the repository, new ones included and ignored ones not, relative to the root."""
+    """The files of the repository, new ones included and ignored ones not, relative to the root.
+
+    Where git does not answer (an unpacked archive, a checkout that belongs to another account) the tree is walked, without
+    the directories that only set-up and tools write.
+    """
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-    names = sorted({name.decode() for name in listed.split(b"\0") if name})
-    return [Path(name) for name in names if name.endswith(suffix) and (ROOT / name).is_file()]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        paths = {Path(os.fsdecode(name)) for name in listed.split(b"\0") if name}
+    except (OSError, subprocess.CalledProcessError):
+        paths = {path.relative_to(ROOT) for top in ROOT.iterdir() if top.name not in _OURS for path in (top, *top.rglob("*"))}
+        paths = {path for path in paths if not path.parent.name.endswith(("__pycache__", ".egg-info"))}
+    return sorted(path for path in paths if path.name.endswith(suffix) and (ROOT / path).is_file())
 
 
 def sizes() -> Iterator[str]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from deedbox.settings import Settings
 from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from deedbox.settings import Settings
 from tests.guarantees import GUARANTEES
 
 ROOT = Path(__file__).resolve().parent.parent

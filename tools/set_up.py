@@ -22,6 +22,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "deedbox-stamp"
 OLDEST = (3, 11)
+# Found, not imported: every target asks this first.
+FINDS_US = "import importlib.util; raise SystemExit(importlib.util.find_spec('deedbox') is None)"
 # What a change of must bring a new set-up. The root is hashed too: an in-place install holds its absolute path.
 INPUTS = ("requirements/installer.txt", "requirements/dev.txt", "tools/set_up.py")
 
@@ -43,7 +45,7 @@ def wanted() -> str:
 
 def is_current(stamp: str) -> bool:
     """Whether the environment carries the stamp and its interpreter still starts."""
-    return STAMP.is_file() and STAMP.read_text(encoding="ascii").strip() == stamp and starts("import deedbox")
+    return STAMP.is_file() and STAMP.read_text(encoding="ascii").strip() == stamp and starts(FINDS_US)
 
 
 def starts(code: str) -> bool:

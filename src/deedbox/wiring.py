@@ -25,9 +25,11 @@ from deedbox.operate.approvals import Approvals
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
+from deedbox.store import health
 from deedbox.store.ids import IdSource
-from deedbox.store.migrate import migrate, newest, require_current
-from deedbox.store.pool import Pool, connect, make_pool
+from deedbox.store.migrate import applied, migrate, newest, require_current
+from deedbox.store.pg_errors import StoreError, StoreUnreachable, describe_url, first_line
+from deedbox.store.pool import Connection, Pool, connect, make_pool
 from deedbox.store.process import forget_process, keep_process
 from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
@@ -41,6 +43,10 @@ ALL_ROLES: tuple[Role, ...] = ("api", "worker", "dispatch", "sweep")
 
 class StartError(RuntimeError):
     """Something that is missing for the start, in a sentence that says what to do."""
+
+
+class UnreachableError(StartError):
+    """The database cannot be reached."""
 
 
 def load_app(place: str) -> App:
@@ -75,12 +81,22 @@ class Database:
     owner_url: str
     running: embedded.Running | None = None
 
+    @property
+    def place(self) -> str:
+        """Where it is, for people: the state directory, or user, host and name without the password."""
+        return str(self.running.info.state_dir) if self.running else describe_url(self.url)
+
 
 def find_database(settings: Settings) -> Database:
-    """The database that settings name, or the embedded one, started. Raises EmbeddedError."""
+    """The database that settings name, or the embedded one, started. Raises EmbeddedError, or StartError for a bad URL."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
         owner = settings.migrate_url.get_secret_value() if settings.migrate_url else url
+        for name, text in (("DEEDBOX_DATABASE_URL", url), ("DEEDBOX_MIGRATE_URL", owner)):
+            try:
+                describe_url(text)
+            except ValueError as error:
+                raise StartError(f"{name}: {error}") from error
         return Database(url, owner)
     running = embedded.start(settings.state)
     return Database(running.info.app_url, running.info.owner_url, running)
@@ -108,18 +124,19 @@ class Installation:
 
 @asynccontextmanager
 async def opened(settings: Settings, app: App, database: Database, *, roles: Sequence[Role] = ()) -> AsyncIterator[Installation]:
-    """Open what a process needs, in order, and close it in the opposite one. Raises SchemaError for a foreign schema."""
+    """Open what a process needs, in order, and close it in the opposite one.
+
+    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer.
+    """
     # Unique per start, so that two processes never share a name (dbos-transact-py#804).
     name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
     async with AsyncExitStack() as stack:
+        # One connection first: it says at once why there is none, where a pool would try again for a while.
+        async with _connected(database, database.url) as connection:
+            await require_current(connection)
         pool = make_pool(database.url, name, size=settings.pool_size, prepare=settings.prepare_statements)
         await pool.open(wait=True, timeout=30)
         stack.push_async_callback(pool.close)
-        connection = await connect(database.url, "check", prepare=False)
-        try:
-            await require_current(connection)
-        finally:
-            await connection.close()
         ids = await IdSource.read(pool)
         policy = EgressPolicy(settings.egress_allow)
         for connector in app.connectors.values():
@@ -150,6 +167,18 @@ async def opened(settings: Settings, app: App, database: Database, *, roles: Seq
             reader=reader,
             models=models,
         )
+
+
+@asynccontextmanager
+async def _connected(database: Database, url: str) -> AsyncIterator[Connection]:
+    try:
+        connection = await connect(url, "check", prepare=False)
+    except StoreError as error:
+        raise UnreachableError(f"the database at {database.place} cannot be reached: {first_line(error)}") from error
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
@@ -234,5 +263,23 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
 
 
 async def migrate_database(database: Database) -> list[str]:
-    """Bring the schema up to date; returns the migrations applied."""
+    """Bring the schema up to date; returns the migrations applied. Raises SchemaError, UnreachableError."""
+    async with _connected(database, database.owner_url):
+        pass
     return await migrate(database.owner_url)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is at the other end of the database URL, schema or not: versions, and which of the two roles are there."""
+
+    server: health.Server
+    schema: int
+    needed: int
+    roles: frozenset[str]
+
+
+async def probe(database: Database) -> Probe:
+    """Look at the database without needing a schema and without changing anything. Raises UnreachableError."""
+    async with _connected(database, database.url) as connection:
+        return Probe(await health.server(connection), await applied(connection), newest(), await health.roles(connection))

@@ -1,6 +1,7 @@
 """A mail server on bare sockets that can stall, close, reset or refuse at every phase."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -35,7 +36,10 @@ class Mail:
 
 @dataclass(slots=True)
 class SmtpServer:
-    """`faults` says what happens at a phase, for every connection; a fault at `dot` comes after the mail was taken."""
+    """`faults` says what happens at a phase, for every connection; a fault at `dot` comes after the mail was taken.
+
+    A stall at `body` ends with `released`: the server then goes on reading the message.
+    """
 
     faults: dict[Phase, Fault] = field(default_factory=dict[Phase, Fault])
     tls: ssl.SSLContext | None = None
@@ -45,6 +49,9 @@ class SmtpServer:
     mails: list[Mail] = field(default_factory=list[Mail])
     commands: list[str] = field(default_factory=list[str])
     reached: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    receive_buffer: int | None = None
     connections: int = 0
     host: str = "127.0.0.1"
     port: int = 0
@@ -54,8 +61,11 @@ class SmtpServer:
     async def running(self) -> AsyncGenerator["SmtpServer"]:
         """Listen on a free port until the block ends."""
         implicit = self.tls if self.implicit_tls else None
-        server = await asyncio.start_server(self._connection, self.host, 0, ssl=implicit, limit=1 << 22)
-        self.port = server.sockets[0].getsockname()[1]
+        listening = socket.create_server((self.host, 0))
+        if self.receive_buffer is not None:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
+        server = await asyncio.start_server(self._connection, sock=listening, ssl=implicit)
+        self.port = listening.getsockname()[1]
         try:
             yield self
         finally:
@@ -74,6 +84,7 @@ class SmtpServer:
         finally:
             self._writers.discard(writer)
             writer.close()
+            self.ended.set()
 
     async def _commands(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sender, recipients = "", list[str]()
@@ -128,7 +139,9 @@ class SmtpServer:
         if fault is not None:
             self.reached.set()
         if fault == "stall":
-            await asyncio.Event().wait()
+            await self.released.wait()
+            if phase == "body":
+                return
         if fault == "close":
             raise _GoneError
         writer.write((fault or reply).encode() + b"\r\n")

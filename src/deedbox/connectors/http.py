@@ -38,6 +38,12 @@ class HttpCall(BaseModel):
     def _below_the_base(cls, value: str) -> str:
         return check_path(value)
 
+    @field_validator("body")
+    @classmethod
+    def _sendable(cls, value: JsonValue) -> JsonValue:
+        _as_bytes(value)
+        return value
+
 
 class Http:
     """Calls the HTTP targets named in settings; what an ambiguous end can become is the target's own declaration."""
@@ -91,9 +97,7 @@ class Http:
             call = HttpCall.model_validate(dict(order.payload))
         except ValueError:  # pydantic's ValidationError is one
             return Refused("caller_error", "payload_invalid", "The target or the call is not one that can be made.", "plan")
-        content = None
-        if call.body is not None:
-            content = json.dumps(call.body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        content = None if call.body is None else _as_bytes(call.body)
         try:
             answer = await self._bound().call(
                 config, call.method, call.path, deadline_s=order.deadline_s, content=content, key=order.effect_id
@@ -133,6 +137,11 @@ class Http:
         if config is None:
             raise ValueError(f"connector {self.name}: no target named {target!r} is set")
         return config
+
+
+def _as_bytes(value: JsonValue) -> bytes:
+    """The bytes that leave. Raises ValueError for NaN, infinities and lone surrogates, which JSON cannot carry."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _found(config: HttpTargetConfig, key: str, answer: Answer) -> LookUp:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from aiosmtplib import SMTP, SMTPException, SMTPResponseException
 from pydantic import BaseModel
@@ -176,9 +176,10 @@ class Smtp:
 
 async def _transmit(client: SMTP, body: bytes, progress: _Progress) -> tuple[int, str]:
     """Write the message with its final dot and wait for the answer, noting what never left this side."""
-    protocol, transport = client.protocol, client.transport
-    if protocol is None or not isinstance(transport, asyncio.WriteTransport):
+    if client.protocol is None or client.transport is None:
         raise SMTPException("the connection was lost")
+    # Not checked by isinstance: uvloop's transports write, but are no subclass of asyncio's.
+    protocol, transport = client.protocol, cast("asyncio.WriteTransport", client.transport)
     lines = _LINE_END.split(body.removesuffix(b"\r\n"))
     wire = b"\r\n".join(b"." + line if line.startswith(b".") else line for line in lines) + b"\r\n.\r\n"
     protocol.write(wire)

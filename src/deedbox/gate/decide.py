@@ -14,9 +14,9 @@ from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
 from deedbox.model.values import short_message
 from deedbox.store import admission, decision
-from deedbox.store.audit import AuditEntry, append
+from deedbox.store.audit import AuditEntry, append, entry_by
+from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
-from deedbox.store.outbox import finish_job
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.views import notify_jobs
@@ -62,20 +62,9 @@ async def decide(  # noqa: PLR0913 -- who, what, and exactly what was shown
         if not await decision.vote(connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how):
             raise DeedboxError("already_decided", "You have decided this already; another person's vote is needed.")
         answer = await _apply(connection, ids, approval, principal, checked, short_message(reason) if reason else None, how)
-        await append(
-            connection,
-            AuditEntry(
-                tenant=principal.tenant,
-                actor=principal.name,
-                door=how,
-                method=principal.method,
-                verb=checked,
-                subject_kind="approval",
-                subject_id=str(approval_id),
-                reason=short_message(reason) if reason else None,
-                detail={"digest": shown.hex(), "job_id": str(job_id), "state": answer.state},
-            ),
-        )
+        detail = {"digest": shown.hex(), "job_id": str(job_id), "state": answer.state}
+        why = short_message(reason) if reason else None
+        await append(connection, entry_by(principal, how, checked, ("approval", str(approval_id)), reason=why, detail=detail))
     async with autocommit(pool) as connection:
         await notify_jobs(connection, [job_id])
     return answer
@@ -207,17 +196,7 @@ async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
             event = {"approval_id": str(approval_id), "group": approval.group, "decision": "expired"}
             await _event(connection, ids, job_id, "job.decided", dict(event))
             await _job_after(connection, ids, job_id, "expired", "")
-            entry = AuditEntry(
-                tenant=tenant,
-                actor="system:sweep",
-                door="sweep",
-                method="system",
-                verb="expire",
-                subject_kind="approval",
-                subject_id=str(approval_id),
-                reason=None,
-                detail={"job_id": str(job_id)},
-            )
+            entry = AuditEntry(tenant, "system:sweep", "sweep", "system", "expire", "approval", str(approval_id), None, {"job_id": str(job_id)})
             await append(connection, entry)
             ended += 1
     return ended

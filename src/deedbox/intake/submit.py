@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from psycopg import errors as pg
 from pydantic import ValidationError
 
 from deedbox import telemetry
@@ -24,6 +23,7 @@ from deedbox.model.identity import Principal
 from deedbox.store import accept as store
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 
@@ -89,7 +89,7 @@ class Intake:
         except DeedboxError as error:
             await self._journal_refusal(request, error)
             raise
-        except (pg.OperationalError, pg.InterfaceError) as error:
+        except UNREACHABLE as error:
             raise DeedboxError("unavailable", "The store cannot be reached; nothing was stored.", retry_after=1) from error
         counter = telemetry.REPLAYED if answer.replayed else telemetry.ACCEPTED
         counter.labels(request.action).inc()
@@ -289,7 +289,7 @@ class Intake:
         try:
             async with autocommit(self._pool) as connection:
                 await store.journal_calls(connection, [call])
-        except pg.Error as failure:
+        except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
 
 

@@ -16,8 +16,7 @@ ApprovalState = Literal["pending", "approved", "rejected", "expired", "supersede
 
 RUNNING_AGAIN = (
     "Only a parked job or one whose worker was lost is taken up again, under the same key.",
-    "A job that waits for a person, is being sent, or is completed, failed for good or canceled never starts again: it answers "
-    "with its state.",
+    "A job that waits for a person, is being sent or has ended never starts again: it answers with its state.",
     "A deliberate correction is a new job with a key of its own, linked to this one, with a reason and a fresh approval.",
 )
 

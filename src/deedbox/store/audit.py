@@ -19,7 +19,7 @@ PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """Who did what, on what, through which door, proven how, and why. `detail` is any JSON that has a canonical form."""
 
     tenant: str
@@ -102,13 +102,14 @@ def entry_by(
     *,
     reason: str | None = None,
     detail: Mapping[str, Any] | None = None,
-) -> Entry:
+) -> AuditEntry:
     """An entry of what a principal did on a subject (kind, id)."""
-    actor = f"{principal.kind}:{principal.name}"
-    return Entry(principal.tenant, actor, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {}))
+    return AuditEntry(
+        principal.tenant, principal.name, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {})
+    )
 
 
-async def append(connection: Connection, entry: Entry) -> int:
+async def append(connection: Connection, entry: AuditEntry) -> int:
     """Add an entry and return its number. Call it last in a transaction: it locks the end of the chain until the commit.
 
     Raises InvalidValueError for a detail without a canonical form, RuntimeError where the head is gone.

@@ -1,9 +1,10 @@
-"""The outbox: leasing effects, every move of an effect, the end of a job whose effects have ended, and repairs.
+"""The outbox: leasing effects, every move of an effect, and the repairs of what a lost sender or the clock left behind.
 
 Locks are taken in one order everywhere: switch, queue (by job_id), approval, effect, audit. Whoever moves an effect locks
 its job's queue row first, because an effect's events are numbered there. Notices belong to no job's history and lock none.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, LiteralString
@@ -15,11 +16,11 @@ from psycopg.types.json import Jsonb
 from deedbox.model.backoff import Retry
 from deedbox.model.lifecycle import EFFECT
 from deedbox.store.decision import add_event, lock_job
+from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.loader import statement
-from deedbox.store.pool import Connection, Pool
+from deedbox.store.pool import Connection
 from deedbox.store.switch import lock_roots
-from deedbox.store.transaction import autocommit, transaction
 from deedbox.telemetry import EFFECTS, log
 
 ATTEMPTS = 20
@@ -161,7 +162,7 @@ async def move(connection: Connection, name: Move, effect: LockedEffect, why: Wh
             effect.job_id,
             event_id=event_id,
             event_type=f"effect.{target}",
-            payload_json=_json({key: value for key, value in payload.items() if value is not None}),
+            payload_json=json.dumps({key: value for key, value in payload.items() if value is not None}),
         )
     return True
 
@@ -252,103 +253,83 @@ async def slow_target(connection: Connection, *, tenant: str, connector: str, ta
     )
 
 
-async def notify_events(pool: Pool, job_ids: Sequence[UUID]) -> None:
-    """Wake those who follow the events of these jobs. Call it after the commit; a lost wake-up only makes them later."""
-    if not job_ids:
-        return
-    async with autocommit(pool) as connection:
-        await connection.execute(statement("outbox", "notify"), {"job_id": list(job_ids)})
+# Repairs ---------------------------------------------------------------------------------------------------------------
 
 
-# The end of a job ------------------------------------------------------------------------------------------------------
+async def rescue_sendings(connection: Connection, ids: IdSource, *, limit: int = 500) -> list[UUID]:
+    """Take back sendings whose lease ran out; returns their jobs. Needs a transaction.
 
-
-async def finish_job(connection: Connection, job_id: UUID, event_id: UUID) -> str | None:
-    """End a dispatching job all of whose acts have ended, under its queue row's lock; returns the final state, else None.
-
-    All completed: completed. All canceled: canceled. Else failed_terminal, with what was done and what was not.
+    Nobody knows what the lost sender did: the effect is `unknown`, or `pending` again where the target still knows the key.
+    One that cannot be moved is left for the next round and holds up no other.
     """
-    job = await lock_job(connection, job_id)
-    if job is None or job.state != "dispatching":
-        return None
-    cursor = await connection.execute(statement("outbox", "effects_of_job"), {"job_id": job_id})
-    done: list[dict[str, Any]] = []
-    not_done: list[dict[str, Any]] = []
-    for effect_id, connector, target, slot, state, failure_class, code, message, provider_id in await cursor.fetchall():
-        if state not in EFFECT.ended:
-            return None
-        about = {"effect_id": str(effect_id), "connector": connector, "target": target, "slot": slot}
-        if state == "completed":
-            done.append({**about, "provider_id": provider_id})
-        else:
-            not_done.append({**about, "state": state, "class": failure_class, "code": code, "message": message})
-    cursor = await connection.execute(statement("outbox", "declined_groups"), {"job_id": job_id})
-    declined = [{"group": row[0], "state": row[1], "reason": row[2]} for row in await cursor.fetchall()]
-    ending = _ending(done, not_done, declined)
-    await end_job(connection, job_id, ending, event_id=event_id, done=done, not_done=not_done, declined=declined)
-    return ending.state
+    return await _repair(connection, ids, "lapsed_sendings", _rescue, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnding:
-    """How a job ends and what its last event says."""
+async def expire_unsent(connection: Connection, ids: IdSource, *, limit: int = 500) -> list[UUID]:
+    """Fail pending effects whose time passed, cancel those whose predecessor was not done, and end the jobs that this ends.
 
-    state: str
-    event_type: str
-    event: Mapping[str, Any]
-    failure_class: str | None = None
-    code: str | None = None
-    message: str | None = None
+    Returns their jobs. Needs a transaction.
+    """
+    return await _repair(connection, ids, "unsendable", _expire, limit)
 
 
-def _ending(done: list[dict[str, Any]], not_done: list[dict[str, Any]], declined: list[dict[str, Any]]) -> JobEnding:
-    if not not_done:
-        summary = f"{len(done)} done" + (f", {len(declined)} declined" if declined else "")
-        return JobEnding("completed", "job.completed", {"summary": summary})
-    if not done and all(item["state"] == "canceled" for item in not_done):
-        return canceled("Every effect was canceled before it was sent.")
-    code = "partially_done" if done else "undelivered"
-    message = f"{len(done)} of {len(done) + len(not_done)} effects were done."
-    failure_class = next((item["class"] for item in not_done if item["class"]), "canceled")
-    return JobEnding(
-        "failed_terminal",
-        "job.failed",
-        {"code": code, "message": message, "retryable": False},
-        failure_class,
-        code,
-        message,
-    )
-
-
-def canceled(message: str) -> JobEnding:
-    """The ending of a job that was canceled."""
-    return JobEnding("canceled", "job.canceled", {"code": "canceled", "message": message}, "canceled", "canceled", message)
-
-
-async def end_job(
+async def _repair(
     connection: Connection,
-    job_id: UUID,
-    ending: JobEnding,
-    *,
-    event_id: UUID,
-    done: Sequence[Mapping[str, Any]] = (),
-    not_done: Sequence[Mapping[str, Any]] = (),
-    declined: Sequence[Mapping[str, Any]] = (),
-) -> None:
-    """End a job whose queue row is locked."""
-    await connection.execute(
-        statement("outbox", "end_job"),
-        {
-            "job_id": job_id,
-            "state": ending.state,
-            "class": ending.failure_class,
-            "code": ending.code,
-            "message": ending.message,
-            "done": Jsonb(list(done)),
-            "not_done": Jsonb(list(not_done)),
-            "declined": Jsonb(list(declined)),
-            "event_id": event_id,
-            "event_type": ending.event_type,
-            "event": Jsonb(dict(ending.event)),
-        },
+    ids: IdSource,
+    page: Literal["lapsed_sendings", "unsendable"],
+    one: Callable[[Connection, IdSource, LockedEffect], Awaitable[bool]],
+    limit: int,
+) -> list[UUID]:
+    touched: list[UUID] = []
+    after = _FIRST
+    for _ in range(_PAGES):
+        cursor = await connection.execute(_page_statement(page), {"after": after, "limit": limit})
+        found = await cursor.fetchall()
+        # Queue rows are locked in the order of their ids, as everywhere.
+        for effect_id, job_id in sorted(found, key=lambda row: (row[1], row[0])):
+            try:
+                async with connection.transaction():
+                    effect = await lock_effect(connection, effect_id, job_id)
+                    if effect is not None and await one(connection, ids, effect):
+                        touched.append(job_id)
+            except psycopg.Error as error:
+                _log.warning("repair_failed", effect_id=str(effect_id), kind=page, error=type(error).__name__)
+        if len(found) < limit:
+            break
+        after = found[-1][0]
+    return touched
+
+
+def _page_statement(page: Literal["lapsed_sendings", "unsendable"]) -> LiteralString:
+    return statement("outbox", page)
+
+
+async def _rescue(connection: Connection, ids: IdSource, effect: LockedEffect) -> bool:
+    if effect.state != "sending" or not effect.lease_lapsed:
+        return False
+    why = Why(
+        failure_class="lost",
+        code="sender_lost",
+        message="The sender was lost before it could say how it ended.",
+        wait_s=RETRY.delay(effect.attempt),
     )
+    name: Move = "lose_track"
+    if effect.kind == "notice":
+        name = "close_notice"
+    elif effect.native_key_lives and effect.attempt < ATTEMPTS:
+        name = "resend_same_key"
+    return await move(connection, name, effect, why, event_id=ids.new())
+
+
+async def _expire(connection: Connection, ids: IdSource, effect: LockedEffect) -> bool:
+    if effect.state != "pending":
+        return False
+    if effect.expired:
+        why = Why(code="expired_unsent", message="Its time passed before it could be sent.")
+        moved = await move(connection, "expire", effect, why, event_id=ids.new())
+    else:
+        why = Why(code="predecessor_failed", message="What it was to follow was not done.")
+        moved = await move(connection, "cancel", effect, why, event_id=ids.new())
+    if moved:
+        await finish_job(connection, ids, effect.job_id)
+    return moved

@@ -3,14 +3,14 @@
 import asyncio
 import random
 
-import psycopg
-
 from deedbox import telemetry
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.lease import Lease
 from deedbox.store import outbox, sweep
 from deedbox.store.accept import wake
+from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.views import notify_jobs
@@ -33,7 +33,7 @@ class Sweep:
             pause = self._lease.sweep
             try:
                 pause = await self.round()
-            except (psycopg.Error, OSError) as error:
+            except (StoreError, *UNREACHABLE) as error:
                 telemetry.log("sweep").warning("round_failed", error=type(error).__name__)
             try:
                 async with asyncio.timeout(pause * random.uniform(0.8, 1.0)):  # noqa: S311 -- jitter
@@ -86,7 +86,7 @@ class Sweep:
             done = await sweep.dispatching_done(connection, PAGE)
         for job_id in done:
             async with transaction(self._pool) as connection:
-                await outbox.finish_job(connection, self._ids, job_id)
+                await finish_job(connection, self._ids, job_id)
         if done:
             async with autocommit(self._pool) as connection:
                 await notify_jobs(connection, done)

@@ -4,11 +4,10 @@ import asyncio
 import threading
 import time
 
-import psycopg
-
 from deedbox import telemetry
 from deedbox.model.lease import Lease
 from deedbox.store import queue
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, connect
 from deedbox.worker.held import HeldAttempts
 
@@ -50,7 +49,7 @@ class Heartbeat:
                     last = await self._renew(connection, last)
                 else:
                     await self._flags(connection)
-            except (psycopg.Error, OSError, TimeoutError) as error:
+            except (StoreError, *UNREACHABLE) as error:
                 telemetry.log("heartbeat").warning("beat_failed", error=type(error).__name__)
                 if connection is not None:
                     await connection.close()

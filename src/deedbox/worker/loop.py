@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-import psycopg
 import structlog
 
 from deedbox import telemetry
@@ -15,6 +14,7 @@ from deedbox.model.failure import Failure
 from deedbox.model.lease import Lease
 from deedbox.store import queue
 from deedbox.store.ids import IdSource
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
@@ -86,7 +86,7 @@ class Worker:
             while not stop.is_set():
                 try:
                     busy = await self._claim(held)
-                except (psycopg.Error, OSError) as error:
+                except (StoreError, *UNREACHABLE) as error:
                     telemetry.log("worker").warning("claim_failed", error=type(error).__name__)
                     busy = False
                 if not busy:

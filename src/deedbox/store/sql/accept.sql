@@ -79,7 +79,7 @@ LIMIT 1
 -- How many jobs wait in a lane, counted no further than the limit.
 SELECT count(*) FROM (
     SELECT FROM deedbox.queue WHERE lane_id = %(lane_id)s AND state = 'queued' AND due LIMIT %(limit)s
-) AS some
+) AS counted
 
 -- name: journal_call
 -- A call that stored no job: a replay, a conflict or a refusal.

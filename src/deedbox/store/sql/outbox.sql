@@ -180,10 +180,11 @@ UPDATE deedbox.effect SET state = 'canceled', code = %(code)s, message = %(messa
 WHERE effect_id = %(effect_id)s AND state IN ({{effect.cancel}}) RETURNING effect_id
 
 -- name: add_receipt
--- Keep what a provider, a look-up or a person answered; never changed afterwards.
+-- Keep what a provider, a look-up or a person answered; never changed afterwards. The same id again is the same receipt.
 INSERT INTO deedbox.receipt (job_id, receipt_id, effect_id, provider_id, evidence, phase, source, by_principal, stored_at)
 VALUES (%(job_id)s, %(receipt_id)s, %(effect_id)s, %(provider_id)s, %(evidence)s::jsonb, %(phase)s, %(source)s,
         %(by_principal)s, deedbox.clock())
+ON CONFLICT (job_id, receipt_id) DO NOTHING
 
 -- name: add_probe
 -- Keep that somebody asked, and what was said.
@@ -209,94 +210,3 @@ WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
     )))
 ORDER BY e.effect_id LIMIT %(limit)s
-
--- name: stranded_jobs
--- Dispatching jobs whose effects have all ended: someone died between the last effect and the job's end. Paged by key.
-SELECT q.job_id, q.job_id FROM deedbox.queue q
-WHERE q.state IN ({{job.delivered}}) AND q.job_id > %(after)s AND NOT EXISTS (
-    SELECT FROM deedbox.effect e WHERE e.job_id = q.job_id AND e.kind = 'act' AND e.state IN ('pending', 'sending', 'unknown')
-)
-ORDER BY q.job_id LIMIT %(limit)s
-
--- name: effects_of_job
--- The acts of a job in the order they were proposed, with the first receipt of each.
-SELECT e.effect_id, e.connector, e.target, e.slot, e.state, e.class, e.code, e.message, r.provider_id
-FROM deedbox.effect e
-JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
-LEFT JOIN LATERAL (
-    SELECT provider_id FROM deedbox.receipt WHERE job_id = e.job_id AND effect_id = e.effect_id ORDER BY stored_at LIMIT 1
-) AS r ON true
-WHERE e.job_id = %(job_id)s AND e.kind = 'act' ORDER BY p.position, e.effect_id
-
--- name: declined_groups
--- The groups of a job that a person or the clock declined.
-SELECT group_name, state, reason FROM deedbox.approval
-WHERE job_id = %(job_id)s AND purpose = 'effects' AND state IN ('rejected', 'expired') ORDER BY approval_id
-
--- name: end_job
--- End a job that is locked: the queue row goes, one result comes with the last proposal's output where it is completed, the
--- last event, and the key remembers the final state. No row: some other state was found.
-WITH gone AS (
-    DELETE FROM deedbox.queue
-    WHERE job_id = %(job_id)s AND state IN ({{job.cancel}}, {{job.cancel_effects}})
-    RETURNING job_id, attempt, attempts_allowed, round, last_seq
-), r AS (
-    INSERT INTO deedbox.result (job_id, state, output, class, code, message, done, not_done, declined, attempt,
-                                attempts_allowed, round, last_seq, ended_at)
-    SELECT job_id, %(state)s,
-           CASE WHEN %(state)s = 'completed' THEN (
-               SELECT output FROM deedbox.proposal WHERE job_id = %(job_id)s ORDER BY revision DESC, proposal_id DESC LIMIT 1
-           ) END,
-           %(class)s, %(code)s, %(message)s, %(done)s::jsonb, %(not_done)s::jsonb, %(declined)s::jsonb, attempt,
-           attempts_allowed, round, last_seq + 1, deedbox.clock()
-    FROM gone
-), k AS (
-    UPDATE deedbox.idempotency SET final_state = %(state)s WHERE job_id IN (SELECT job_id FROM gone)
-)
-INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
-SELECT job_id, last_seq + 1, %(event_id)s, %(event_type)s, round, deedbox.clock(), %(event)s::jsonb FROM gone
-RETURNING seq
-
--- name: open_approvals
--- Lock the approvals of a job that are still open, in one order.
-SELECT approval_id FROM deedbox.approval
-WHERE job_id = %(job_id)s AND state IN ({{approval.withdraw}}) ORDER BY approval_id FOR UPDATE
-
--- name: lock_effects
--- Lock all acts of a job, in one order, after its queue row.
-SELECT effect_id, slot, state FROM deedbox.effect WHERE job_id = %(job_id)s AND kind = 'act' ORDER BY effect_id FOR UPDATE
-
--- name: ask_to_stop
--- Tell the worker that runs a job to stop; it, or sweep after it, ends the job.
-UPDATE deedbox.queue SET cancel_requested = true, updated_at = deedbox.clock()
-WHERE job_id = %(job_id)s AND state IN ({{job.cancel_attempt}}) RETURNING job_id
-
--- name: job_state
--- The state of a job of this tenant, ended or not.
-SELECT coalesce(q.state, r.state) FROM deedbox.job j
-LEFT JOIN deedbox.queue q USING (job_id) LEFT JOIN deedbox.result r USING (job_id)
-WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s
-
--- name: list_effects
--- The ledger of a tenant, newest first, below a key; all states where none is named.
-SELECT e.effect_id, e.job_id, e.action, e.kind, e.connector, e.target, e.slot, e.state, e.attempt, e.phase, e.class, e.code,
-       e.message, e.sender_closed, e.not_before, e.not_after, e.first_sent_at, e.updated_at,
-       extract(epoch FROM deedbox.clock() - e.updated_at)::float8, p.summary, p.body, e.approval_id, e.verdict_id
-FROM deedbox.effect e JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
-WHERE e.tenant = %(tenant)s AND (%(state)s::text IS NULL OR e.state = %(state)s)
-    AND (%(effect_id)s::uuid IS NULL OR e.effect_id = %(effect_id)s)
-    AND (%(before)s::uuid IS NULL OR e.effect_id < %(before)s)
-ORDER BY e.effect_id DESC LIMIT %(limit)s
-
--- name: receipts
--- What is known of an effect from providers, look-ups and people, oldest first.
-SELECT receipt_id, provider_id, evidence, phase, source, by_principal, stored_at
-FROM deedbox.receipt WHERE job_id = %(job_id)s AND effect_id = %(effect_id)s ORDER BY receipt_id
-
--- name: probes
--- Who asked about an effect and what was said, oldest first.
-SELECT probe_id, verdict, evidence, by_principal, probed_at FROM deedbox.probe WHERE effect_id = %(effect_id)s ORDER BY probe_id
-
--- name: notify
--- Tell those who follow the events of these jobs; sent after the commit.
-SELECT pg_notify('deedbox_events', job_id::text) FROM unnest(%(job_id)s::uuid[]) AS jobs (job_id)

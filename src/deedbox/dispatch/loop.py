@@ -1,0 +1,217 @@
+"""The dispatcher's loop: leases what may go out, no more than it has free slots for, and sends it."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Mapping
+from uuid import UUID
+
+from deedbox.dispatch import reconcile, send
+from deedbox.dispatch.switch import leave_to_dial
+from deedbox.extend.connector import Connector, Outcome, Refused
+from deedbox.model.backoff import Retry, seconds
+from deedbox.store import outbox
+from deedbox.store.ids import IdSource
+from deedbox.store.outbox import Leased
+from deedbox.store.pool import Pool
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.telemetry import log
+
+POLL_S = 1.0
+SETTLE_TRIES = 8
+DEADLINE_PART = 0.8
+"""The part of what is left of a lease that a connector may use; the rest is for settling."""
+
+_log = log("dispatch")
+
+
+class Dispatcher:
+    """Sends what the outbox holds; any number of them, in any number of processes, share one outbox."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        connectors: Mapping[str, Connector],
+        *,
+        environment_on: bool,
+        slots: int = 16,
+        lease_s: float = 60.0,
+        wake: asyncio.Event | None = None,
+        retry: Retry = outbox.RETRY,
+        look_up_after_s: float | None = None,
+    ) -> None:
+        """`environment_on` is the environment's half of the switch; `slots` sendings go on at once, each for `lease_s` seconds.
+
+        `wake` ends the pause before the next look. Where `look_up_after_s` is set, an effect that became unknown is looked up
+        once after so many seconds. Raises ValueError for numbers that cannot work.
+        """
+        if slots < 1:
+            raise ValueError(f"slots: {slots} must be at least 1")
+        self._pool = pool
+        self._ids = ids
+        self._connectors = dict(connectors)
+        self._environment_on = environment_on
+        self._slots = slots
+        self._lease_s = seconds(lease_s, name="lease_s")
+        self._wake = wake or asyncio.Event()
+        self._retry = retry
+        self._look_up_after_s = look_up_after_s
+        # Unique per start, so that no two processes are ever taken for one another.
+        self.name = f"dispatch-{os.getpid()}-{ids.new().hex[-8:]}"
+        self._sending: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many sendings this process has under way."""
+        return len(self._sending)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Lease and send until told to stop, then wait for what is under way. A database that is away is waited out."""
+        stopping = asyncio.get_running_loop().create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                try:
+                    leased = await self._take()
+                except Exception as error:  # noqa: BLE001 -- the loop outlives whatever the database or the network does
+                    _log.warning("lease_failed", worker=self.name, error=type(error).__name__)
+                    leased = 0
+                await self._pause(stopping, at_once=leased > 0)
+        finally:
+            stopping.cancel()
+            for task in self._asking:
+                task.cancel()
+            await self._drain()
+
+    async def once(self) -> int:
+        """Lease what may go out now, at most as many as there are slots, and wait until it is settled; returns how many."""
+        leased = await self._take()
+        await self._drain()
+        return leased
+
+    async def _take(self) -> int:
+        free = self._slots - len(self._sending)
+        if free < 1:
+            return 0
+        asked_at = time.monotonic()
+        async with transaction(self._pool) as connection:
+            leased = await outbox.lease(
+                connection,
+                environment_on=self._environment_on,
+                connectors=list(self._connectors),
+                sender=self.name,
+                lease_s=self._lease_s,
+                event_ids=self._ids.many(free),
+            )
+        for one in leased:
+            task = asyncio.get_running_loop().create_task(self._send(one, asked_at))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        return len(leased)
+
+    async def _pause(self, stopping: "asyncio.Task[bool]", *, at_once: bool) -> None:
+        """Wait for the poll, the wake-up, the stop, or a free slot; not at all while there is more to take."""
+        full = len(self._sending) >= self._slots
+        if at_once and not full:
+            return
+        waking = asyncio.get_running_loop().create_task(self._wake.wait())
+        waited: set[asyncio.Task[None] | asyncio.Task[bool]] = {stopping, waking}
+        if full:
+            waited |= self._sending
+        pause_s = POLL_S * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
+        try:
+            await asyncio.wait(waited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
+        self._wake.clear()
+
+    async def _drain(self) -> None:
+        while self._sending:
+            await asyncio.wait(list(self._sending))
+
+    async def _send(self, leased: Leased, asked_at: float) -> None:
+        connector = self._connectors[leased.connector]
+        try:
+            await self._declare(leased, connector)
+            leave = await leave_to_dial(self._pool, leased, asked_at=asked_at, lease_s=self._lease_s)
+            if leave != "go":
+                await send.give_back(self._pool, self._ids, leased, leave)
+                return
+        except Exception as error:  # noqa: BLE001 -- whatever failed, nothing was dialled
+            _log.exception("not_dialled", effect_id=str(leased.effect_id), error=type(error).__name__)
+            await self._give_back(leased)
+            return
+        await self._settle(leased, await self._dial(connector, leased, asked_at))
+
+    async def _dial(self, connector: Connector, leased: Leased, asked_at: float) -> Outcome:
+        rest_s = self._lease_s - (time.monotonic() - asked_at)
+        try:
+            order = send.order_of(
+                leased.body,
+                effect_id=leased.effect_id,
+                job_id=leased.job_id,
+                tenant=leased.tenant,
+                attempt=leased.attempt,
+                deadline_s=rest_s * DEADLINE_PART,
+            )
+        except (ValueError, LookupError, TypeError):
+            return Refused("bug", "body_unreadable", "What was approved cannot be read as an effect.", "plan")
+        return await send.perform(connector, order)
+
+    async def _give_back(self, leased: Leased) -> None:
+        """Nothing was dialled because the database failed. Where that goes on, sweep takes it for ambiguous, the safe error."""
+        for number in range(1, SETTLE_TRIES + 1):
+            await asyncio.sleep(min(5.0, 0.1 * 2**number))
+            try:
+                await send.give_back(self._pool, self._ids, leased, "not_dialled")
+            except Exception as error:  # noqa: BLE001 -- tried again
+                _log.warning("give_back_failed", effect_id=str(leased.effect_id), error=type(error).__name__)
+            else:
+                return
+
+    async def _declare(self, leased: Leased, connector: Connector) -> None:
+        """Keep what is declared of a target before it is first needed; only native keys matter to who knows no connectors."""
+        capability, ttl_s = send.declared(connector, leased.target)
+        stored = (leased.capability or "blind", leased.native_key_ttl_s)
+        if stored == (capability, ttl_s) or "native_key" not in {capability, stored[0]}:
+            return
+        async with autocommit(self._pool) as connection:
+            await outbox.declare_target(
+                connection,
+                tenant=leased.tenant,
+                connector=leased.connector,
+                target=leased.target,
+                capability=capability,
+                ttl_s=ttl_s,
+            )
+
+    async def _settle(self, leased: Leased, outcome: Outcome) -> None:
+        """Keep the outcome, again and again while the database is away: a receipt that is not kept is a receipt lost."""
+        receipt_id = self._ids.new()
+        for number in range(1, SETTLE_TRIES + 1):
+            try:
+                name = await send.settle(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+            except Exception as error:  # noqa: BLE001 -- tried again, whatever it was
+                _log.exception("settle_failed", effect_id=str(leased.effect_id), attempt=number, error=type(error).__name__)
+                await asyncio.sleep(min(5.0, 0.1 * 2**number))
+                continue
+            _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
+            if name == "deliver":
+                self._wake.set()  # another effect may have waited for this one
+            if name == "lose_track" and self._look_up_after_s is not None:
+                self._ask_later(leased.tenant, leased.effect_id, self._look_up_after_s)
+            return
+
+    def _ask_later(self, tenant: str, effect_id: UUID, after_s: float) -> None:
+        async def ask() -> None:
+            await asyncio.sleep(after_s)
+            try:
+                await reconcile.look_up(self._pool, self._ids, self._connectors, tenant=tenant, effect_id=effect_id)
+            except Exception as error:  # noqa: BLE001 -- it stays unknown, which is where a person finds it
+                _log.warning("look_up_failed", effect_id=str(effect_id), error=type(error).__name__)
+
+        task = asyncio.get_running_loop().create_task(ask())
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)

@@ -1,0 +1,202 @@
+"""One sending: the call outside any transaction, and the transaction that keeps what came of it."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol, cast, runtime_checkable
+from uuid import UUID
+
+from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
+from deedbox.model.backoff import Retry
+from deedbox.model.values import short_message, storable, storable_text
+from deedbox.store import outbox
+from deedbox.store.ending import finish_job
+from deedbox.store.ids import IdSource
+from deedbox.store.outbox import Leased, LockedEffect, Move, Why
+from deedbox.store.pool import Connection, Pool
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.views import notify_jobs
+from deedbox.telemetry import log
+
+GRACE_S = 0.5
+"""How long past its deadline a connector may go on before it is cancelled, in seconds."""
+
+_log = log("dispatch")
+
+
+@runtime_checkable
+class RemembersKeys(Protocol):
+    """A connector that can say how long a target of its remembers a native key."""
+
+    def key_ttl_s(self, target: str) -> float | None:
+        """Seconds, or None where the target has no native keys."""
+        ...
+
+
+def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt: int, deadline_s: float) -> EffectOrder:
+    """What a connector is given: values parsed from the approved bytes, and nothing else."""
+    value: dict[str, Any] = json.loads(body)
+    return EffectOrder(
+        effect_id=str(effect_id),
+        job_id=str(job_id),
+        tenant=tenant,
+        connector=value["connector"],
+        target=value["target"],
+        slot=value["slot"],
+        payload=value["payload"],
+        attempt=attempt,
+        deadline_s=deadline_s,
+    )
+
+
+def declared(connector: Connector | None, target: str) -> tuple[str, float | None]:
+    """The capability of a target and how long it remembers a native key, in seconds; what declares nothing is blind."""
+    if connector is None:
+        return "blind", None
+    try:
+        capability = connector.capability(target)
+        ttl_s = connector.key_ttl_s(target) if isinstance(connector, RemembersKeys) else None
+    except Exception as error:  # noqa: BLE001 -- a connector that cannot say what it is declares nothing
+        _log.warning("capability_unknown", connector=connector.name, error=type(error).__name__)
+        return "blind", None
+    return capability, ttl_s if capability == "native_key" else None
+
+
+async def perform(connector: Connector, order: EffectOrder) -> Outcome:
+    """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous."""
+    try:
+        async with asyncio.timeout(order.deadline_s + GRACE_S):
+            outcome = cast("object", await connector.send(order))
+    except TimeoutError:
+        return Ambiguous("connector_overran", "The connector did not answer within its deadline.", "unknown", closed=False)
+    except Exception as error:  # noqa: BLE001 -- whatever it raises, it may have acted
+        _log.exception("connector_raised", effect_id=order.effect_id, error=type(error).__name__)
+        said = f"The connector raised {type(error).__name__}; the details are in the log."
+        return Ambiguous("connector_error", said, "unknown", closed=False)
+    if isinstance(outcome, (Receipt, Transient, Refused, Ambiguous)):
+        return outcome
+    return Ambiguous("connector_error", "The connector answered something that is no outcome.", "unknown", closed=False)
+
+
+async def settle(
+    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID | None = None, retry: Retry = outbox.RETRY
+) -> Move | None:
+    """Keep what came of a sending; returns the move that was made, None where a replaced sender had nothing to add.
+
+    The first transaction keeps receipt, state and event; the job's end is a second one, so that it can take nothing back.
+    Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
+    same `receipt_id` again.
+    """
+    receipt_id = receipt_id or ids.new()
+    async with transaction(pool) as connection:
+        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
+        if effect is None:
+            return None
+        if effect.state == "sending" and effect.fence == leased.fence:
+            name = await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+        else:
+            name = await _settle_late(connection, ids, leased, effect, outcome, receipt_id)
+    try:
+        await finish(pool, ids, leased.job_id)
+    except Exception as error:  # noqa: BLE001 -- what was kept stays kept; sweep ends the job
+        _log.warning("finish_failed", job_id=str(leased.job_id), error=type(error).__name__)
+    return name
+
+
+async def give_back(pool: Pool, ids: IdSource, leased: Leased, code: str) -> bool:
+    """Return a lease before anything was dialled; it does not count as an attempt. False when it was lost already."""
+    async with transaction(pool) as connection:
+        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
+        if effect is None or effect.fence != leased.fence:
+            return False
+        return await outbox.move(connection, "give_back", effect, Why(code=code), event_id=ids.new())
+
+
+async def finish(pool: Pool, ids: IdSource, job_id: UUID) -> None:
+    """End the job if its effects have ended, and wake those who follow it. Sweep repeats what fails here."""
+    async with transaction(pool) as connection:
+        await finish_job(connection, ids, job_id)
+    async with autocommit(pool) as connection:
+        await notify_jobs(connection, [job_id])
+
+
+async def _settle_held(
+    connection: Connection,
+    ids: IdSource,
+    leased: Leased,
+    effect: LockedEffect,
+    outcome: Outcome,
+    receipt_id: UUID,
+    retry: Retry,
+) -> Move:
+    if isinstance(outcome, Receipt):
+        await _keep_receipt(connection, effect, outcome, receipt_id, late=False)
+        name, why = "deliver", Why(phase=short_message(outcome.phase))
+    else:
+        name, why = _verdict(effect, outcome, retry)
+    await outbox.move(connection, name, effect, why, event_id=ids.new())
+    if name == "lose_track":
+        message = f"It is not known whether {effect.slot} was accepted: {why.message}"
+        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="effect_unknown", message=message)
+    if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
+        wait_s = retry.delay(1, retry_after=outcome.retry_after)
+        await outbox.slow_target(
+            connection, tenant=leased.tenant, connector=leased.connector, target=leased.target, wait_s=wait_s
+        )
+    return name
+
+
+def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, retry: Retry) -> tuple[Move, Why]:
+    """Which move an end without a receipt is, and what is kept of it."""
+    phase, code, message = short_message(outcome.phase), short_message(outcome.code), short_message(outcome.message)
+    if isinstance(outcome, Refused):
+        return "refuse", Why(phase, outcome.failure_class, code, message)
+    if isinstance(outcome, Transient):
+        if effect.attempt >= retry.attempts:
+            said = f"It was tried {effect.attempt} times and never accepted: {message}"
+            return "refuse", Why(phase, outcome.failure_class, "attempts_exhausted", short_message(said))
+        wait_s = retry.delay(effect.attempt, retry_after=outcome.retry_after)
+        return "retry", Why(phase, outcome.failure_class, code, message, wait_s=wait_s)
+    why = Why(phase, "ambiguous", code, message, outcome.closed, retry.delay(effect.attempt))
+    if effect.kind == "notice":
+        return "close_notice", why
+    if effect.native_key_lives and effect.attempt < retry.attempts:
+        return "resend_same_key", why
+    return "lose_track", why
+
+
+async def _settle_late(
+    connection: Connection, ids: IdSource, leased: Leased, effect: LockedEffect, outcome: Outcome, receipt_id: UUID
+) -> Move | None:
+    """A sender that was replaced: only a receipt counts, and that is kept in any case."""
+    if not isinstance(outcome, Receipt):
+        _log.info("late_outcome_dropped", effect_id=str(leased.effect_id), code=outcome.code)
+        return None
+    await _keep_receipt(connection, effect, outcome, receipt_id, late=True)
+    why = Why(phase=short_message(outcome.phase))
+    if await outbox.move(connection, "late_receipt", effect, why, event_id=ids.new()):
+        return "late_receipt"
+    if effect.state != "completed":
+        message = f"A receipt for {effect.slot} came after it had ended as {effect.state}."
+        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="receipt_after_end", message=message)
+    return None
+
+
+async def _keep_receipt(
+    connection: Connection, effect: LockedEffect, receipt: Receipt, receipt_id: UUID, *, late: bool
+) -> None:
+    await outbox.add_receipt(
+        connection,
+        effect,
+        receipt_id=receipt_id,
+        provider_id=storable_text(receipt.provider_id),
+        evidence=kept(receipt.evidence),
+        phase=short_message(receipt.phase),
+        source="late" if late else "sender",
+    )
+
+
+def kept(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence in a form the store can keep: what is no JSON is written as text, what is no character as its escape."""
+    text = json.dumps(storable(dict(evidence)), default=repr, allow_nan=False)
+    return cast("dict[str, Any]", json.loads(text))
