@@ -16,6 +16,10 @@ from deedbox.egress import EgressPolicy, dial
 from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
 from tests.servers.smtp_server import Phase, SmtpServer
 
+# CPython 3.11 forgets a StreamWriter of the test server whose handshake failed, and complains when it is collected,
+# which may be in a later test.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 LOOPBACK = EgressPolicy(frozenset({"127.0.0.1"}))
 KEY = "0197f0a0-0000-7000-8000-000000000002"
 TO = "ada@customer.example"
@@ -261,8 +265,6 @@ def test_the_final_dot_over_tls(security: str, fault: str, certificate: tuple[ss
     assert outcome.phase == "data_sent"
 
 
-# CPython 3.11 forgets a StreamWriter of the test server whose handshake failed, and complains when it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 def test_a_certificate_that_is_not_trusted_stops_before_anything_is_said(
     security: str, certificate: tuple[ssl.SSLContext, str]

@@ -1,0 +1,1 @@
+"""What the project does to itself: derive, check, set up."""

@@ -7,8 +7,8 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from deedbox.operate.views import Views
 from deedbox.settings import Settings
 from deedbox.store import health
 from deedbox.store.ids import IdSource
-from deedbox.store.migrate import applied, migrate, newest, require_current
+from deedbox.store.migrate import SchemaError, applied, migrate, newest, require_current
 from deedbox.store.pg_errors import StoreError, StoreUnreachable, describe_url, first_line
 from deedbox.store.pool import Connection, Pool, connect, make_pool
 from deedbox.store.process import forget_process, keep_process
@@ -267,6 +267,19 @@ async def migrate_database(database: Database) -> list[str]:
     async with _connected(database, database.owner_url):
         pass
     return await migrate(database.owner_url)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turns what the store raises into StartError (UnreachableError where nobody answers), for faces that do not know it."""
+    try:
+        yield
+    except SchemaError as error:
+        raise StartError(str(error)) from error
+    except StoreUnreachable as error:
+        raise UnreachableError(f"the database does not answer: {first_line(error)}") from error
+    except StoreError as error:
+        raise StartError(f"the database refused: {first_line(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
 from deedbox.extend.connector import Connector
-from deedbox.model.errors import DeedboxError, Problem
+from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import EFFECT
-from deedbox.model.values import short_message
 from deedbox.operate.cancel import cancel_locked
 from deedbox.operate.evidence import checked_evidence, checked_reason
 from deedbox.store import audit, ledger, outbox, switch
@@ -33,7 +32,7 @@ MAX_FREEZE_S = 3600.0
 class Verbs:
     """The verbs of operators over one store; `connectors` are asked when an effect is looked up."""
 
-    def __init__(self, pool: Pool, ids: IdSource, connectors: Mapping[str, Connector], *, environment_on: bool) -> None:
+    def __init__(self, pool: Pool, ids: IdSource, connectors: Mapping[str, Connector], *, environment_on: bool = False) -> None:
         """`environment_on` is the environment's half of the switch in this process, shown beside the database's."""
         self._pool = pool
         self._ids = ids
@@ -85,11 +84,11 @@ class Verbs:
     async def set_switch(
         self,
         principal: Principal,
-        is_on: bool,
+        is_on: bool,  # noqa: FBT001 -- the state that is asked for
         reason: str,
         door: str,
         *,
-        narrow: Narrow | None = None,  # noqa: FBT001
+        narrow: Narrow | None = None,
     ) -> dict[str, Any]:
         """Turn the database's half for all acts, or for the part that `narrow` names, and return `switch_state`.
 

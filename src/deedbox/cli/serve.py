@@ -1,0 +1,212 @@
+"""Running Deedbox: everything in one process, or one part of the road, until told to stop; and bringing the schema up to date.
+
+SIGTERM or SIGINT stops in order: nothing new is accepted, claimed or leased, attempts under way get `DEEDBOX_DRAIN_S` seconds,
+and the process ends with exit code 0. A second signal does not wait for them.
+"""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+import uvicorn
+from rich.text import Text
+
+from deedbox import __version__, telemetry, wiring
+from deedbox.access import list_keys
+from deedbox.cli.output import CommandError, Exit, console, plain, say, show_pairs
+from deedbox.cli.session import in_database, read_app, read_settings, shown_path
+from deedbox.cli.switch import halves
+from deedbox.extend.registry import App
+from deedbox.operate.health import people, undecidable
+from deedbox.settings import Settings
+from deedbox.wiring import ALL_ROLES, Database, Installation, Role
+
+AppArgument = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, or a .py file with an App called app.")]
+
+_HANG_UP_S = 5
+
+
+def serve(app: AppArgument) -> None:
+    """Run everything in one process: API, console, worker, dispatch and sweep; brings the schema up to date first."""
+    _run(app, ALL_ROLES, migrate=True)
+
+
+def api(app: AppArgument) -> None:
+    """Run the API and the console alone."""
+    _run(app, ("api",))
+
+
+def worker(app: AppArgument) -> None:
+    """Run a worker, and the sweep that repairs behind it."""
+    _run(app, ("worker", "sweep"))
+
+
+def dispatch(app: AppArgument) -> None:
+    """Run a dispatcher, and the sweep that repairs behind it."""
+    _run(app, ("dispatch", "sweep"))
+
+
+def migrate() -> None:
+    """Bring the schema up to date; makes the embedded database where none is named and none is there."""
+    done = in_database(read_settings(), wiring.migrate_database)
+    say(f"applied {', '.join(done)}" if done else "up to date")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers, and with a moment at which it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
+    settings = read_settings()
+    telemetry.configure_logging(settings.log_level)
+    app = read_app(place)
+    listener = _listen(settings) if "api" in roles else None
+    if listener is not None and "public_url" not in settings.model_fields_set and settings.host in {"127.0.0.1", "localhost"}:
+        # Nobody said how others reach it, so it is reached where it listens: links then work on a port that was free.
+        settings = settings.model_copy(update={"public_url": f"http://127.0.0.1:{listener.getsockname()[1]}"})
+
+    async def work(database: Database) -> None:
+        stop = _stop_on_signals()
+        if migrate:
+            await wiring.migrate_database(database)
+        async with wiring.opened(settings, app, database, roles=roles) as installation:
+            await _serve(installation, roles, listener, stop)
+
+    try:
+        in_database(settings, work, fast=True)
+    except asyncio.CancelledError:
+        raise CommandError("stopped without waiting for what was under way") from None
+    finally:
+        if listener is not None:
+            listener.close()
+    say("stopped")
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second cancels the task that called this."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def on_signal() -> None:
+        if stop.is_set() and task is not None:
+            task.cancel()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """A bound socket; bound before anything else is opened, so that a taken port is told at once."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        said = f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; DEEDBOX_PORT names another"
+        raise CommandError(said, Exit.NOT_THERE) from error
+    listener.setblocking(False)
+    return listener
+
+
+async def _serve(
+    installation: Installation, roles: Sequence[Role], listener: socket.socket | None, stop: asyncio.Event
+) -> None:
+    """The loops and, where there is a listener, the server, until `stop`. A part that dies takes the rest down with it."""
+    server = None
+    if listener is not None:
+        server = _Server(
+            uvicorn.Config(
+                wiring.make_asgi(installation),
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_HANG_UP_S,
+            )
+        )
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(wiring.run_roles(installation, roles, stop), name="loops")
+            if server is not None and listener is not None:
+                group.create_task(server.serve([listener]), name="api")
+                await server.ready.wait()
+            await _introduce(installation, roles, listener)
+            await stop.wait()
+            say("stopping: finishing what is under way; once more to stop at once")
+            if server is not None:
+                server.should_exit = True
+    except BaseExceptionGroup as group:
+        for error in _leaves(group):
+            telemetry.log("serve").error("part_died", error=type(error).__name__, message=str(error), exc_info=error)
+        raise CommandError("a part of the process died; the log above says which and why") from group
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+async def _introduce(installation: Installation, roles: Sequence[Role], listener: socket.socket | None) -> None:
+    """Say what runs, where it is, what may leave, and what is missing."""
+    settings = installation.settings
+    database = installation.database
+    state = await installation.verbs.switch_state(settings.tenant)
+    leaves, environment, half = halves(state)
+    console().print(Text(f"Deedbox {__version__} is ready", style="bold"))
+    pairs: list[tuple[str, object]] = []
+    if listener is not None:
+        host, port = listener.getsockname()[:2]
+        pairs += [("listens on", f"http://{f'[{host}]' if ':' in host else host}:{port}"), ("links lead to", settings.public_url)]
+    else:
+        pairs.append(("runs", f"{' and '.join(roles)} as {installation.name}"))
+    where = f"embedded PostgreSQL {database.running.info.server_version}, state in " if database.running else "PostgreSQL at "
+    pairs += [
+        ("database", where + (shown_path(settings.state) if database.running else database.place)),
+        ("actions", ", ".join(sorted(installation.app.actions)) or "none"),
+        ("switch", f"{leaves}: environment {environment}; database {half}"),
+    ]
+    missing = await _missing(installation)
+    pairs += [("missing" if number == 0 else "", line) for number, line in enumerate(missing)]
+    show_pairs(pairs)
+
+
+async def _missing(installation: Installation) -> list[str]:
+    tenant = installation.settings.tenant
+    lines = await people(installation.pool, tenant)
+    missing: list[str] = []
+    if not any(line.kind == "person" for line in lines):
+        missing.append("nobody can log in yet: deedbox users add NAME --role manager")
+    else:
+        gaps = undecidable(installation.app.actions.values(), lines)
+        missing += [f"nobody decides {name}: {plain(said)}" for name, said in gaps.items()]
+    if not any(key.revoked_at is None for key in await list_keys(installation.pool, tenant)):
+        missing.append("no program can call yet: deedbox keys add NAME --role operator")
+    return missing

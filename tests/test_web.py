@@ -1,0 +1,452 @@
+"""The console: what it shows to whom, and what it takes to decide."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from deedbox.web.forms import Site
+from deedbox.web.visible import safe_url, visible
+from tests.database import TestDatabase
+from tests.guarantees import proves
+from tests.servers.console import DOCUMENT, PASSWORD, Console, console, linked_approval, make_card
+
+pytestmark = pytest.mark.anyio
+TOKEN = "a-link-that-was-mailed"
+OTHER = hashlib.sha256(b"second").hexdigest()
+
+
+@pytest.fixture
+async def site(database: TestDatabase) -> AsyncIterator[Console]:
+    async with console(database) as running:
+        await running.person("Ada", "manager")
+        yield running
+
+
+def field_of(page: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', page)
+    assert found, f"the page has no field {name}"
+    return found[1]
+
+
+async def log_in(client: httpx2.AsyncClient, name: str = "Ada", password: str = PASSWORD, next_: str = "/") -> httpx2.Response:
+    page = await client.get("/login", params={"next": next_})
+    form = {"csrf": field_of(page.text, "csrf"), "next": field_of(page.text, "next"), "name": name, "password": password}
+    return await client.post("/login", data=form)
+
+
+async def snapshot(database: TestDatabase) -> dict[str, object]:
+    """All rows of all tables."""
+    tables = await database.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'deedbox' ORDER BY 1")
+    return {
+        str(table): await database.value(f'SELECT array_agg(t::text ORDER BY t::text) FROM deedbox."{table}" t')
+        for (table,) in tables
+    }
+
+
+@proves("G-GET-CHANGES-NOTHING")
+async def test_get_and_head_change_nothing_and_are_the_same_each_time(site: Console):
+    card = site.desk.put(make_card())
+    await linked_approval(site.database, "Ada", TOKEN, card)
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as scanner, site.client() as person:
+        await log_in(person)
+        before = await snapshot(site.database)
+        for client, address in ((scanner, f"{path}?t={TOKEN}"), (scanner, path), (person, path), (person, f"{path}?t={TOKEN}")):
+            first = await client.get(address)
+            await client.head(address)
+            again = await client.get(address)
+            assert first.content == again.content
+            assert first.status_code == again.status_code
+        await scanner.get(f"{path}?t={TOKEN}&decision=approve&digest={card.digest_hex}")
+        assert await snapshot(site.database) == before
+    assert site.desk.calls == []
+
+
+async def test_a_link_shows_neither_payload_nor_recipient_before_login(site: Console):
+    card = site.desk.put(make_card())
+    await linked_approval(site.database, "Ada", TOKEN, card)
+    async with site.client() as stranger:
+        page = await stranger.get(f"/approvals/{card.approval_id}?t={TOKEN}")
+        assert page.status_code == 200
+        assert "Draft customer reply" in page.text
+        assert "Ada" in page.text
+        assert "Decide by" in page.text
+        for hidden in ("lukasiewicz", "invoice", "C-2041", card.digest_hex, str(card.job_id), "crm", TOKEN):
+            assert hidden not in page.text
+        assert f"/login?next=/approvals/{card.approval_id}" in page.text
+        assert "set-cookie" not in page.headers
+
+        wrong = await stranger.get(f"/approvals/{card.approval_id}?t=guess")
+        unknown = await stranger.get(f"/approvals/{UUID(int=7)}?t={TOKEN}")
+        assert "Draft customer reply" not in wrong.text
+        assert unknown.text.replace(str(UUID(int=7)), "") == wrong.text.replace(str(card.approval_id), "")
+
+
+async def test_an_old_or_used_link_shows_no_more_than_none(site: Console):
+    card = site.desk.put(make_card())
+    await linked_approval(site.database, "Ada", TOKEN, card)
+    async with site.client() as stranger:
+        none = await stranger.get(f"/approvals/{card.approval_id}")
+        await site.database.shift_clock(86_400 + 1)
+        assert (await stranger.get(f"/approvals/{card.approval_id}?t={TOKEN}")).text == none.text
+        await site.database.shift_clock(0)
+        await site.database.rows("UPDATE deedbox.approval_token SET voided_at = deedbox.clock()")
+        assert (await stranger.get(f"/approvals/{card.approval_id}?t={TOKEN}")).text == none.text
+
+
+async def test_the_road_from_the_link_through_login_to_the_decision(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client:
+        answer = await log_in(client, next_=path)
+        assert (answer.status_code, answer.headers["location"]) == (303, path)
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=lax" in cookie
+        cleaned = await client.get(f"{path}?t={TOKEN}")
+        assert (cleaned.status_code, cleaned.headers["location"]) == (303, path)
+        page = await client.get(path)
+        for shown in (
+            "buchhaltung@lukasiewicz.example",
+            "1.284,50 €",
+            "msg-20260512-0931@lukasiewicz.example",
+            "Thu 14 May 2026, 16:30 CEST",
+            "friendly (0.88)",
+            "not one of low, normal, high",
+            "Valid after one repair",
+            "invoice-question.eml",
+            "manager",
+            "On silence",
+            "never starts again",
+        ):
+            assert shown in page.text
+        form = {"csrf": field_of(page.text, "csrf"), "digest": field_of(page.text, "digest"), "reason": ""}
+        decided = await client.post(path, data={**form, "decision": "approve"})
+        assert (decided.status_code, decided.headers["location"]) == (303, path)
+        assert site.desk.calls == [("Ada", card.approval_id, card.digest_hex, "approve", None, "page")]
+        after = await client.get(path)
+        assert "Approved" in after.text
+        assert "Thu 14 May 2026, 11:05 CEST" in after.text
+        assert 'name="decision"' not in after.text
+
+
+async def test_every_page_carries_the_headers(site: Console):
+    card = site.desk.put(make_card())
+    async with site.client() as client:
+        answers = [await client.get("/login"), await client.get(f"/approvals/{card.approval_id}"), await client.get("/")]
+        await log_in(client)
+        answers += [await client.get("/"), await client.get(f"/approvals/{card.approval_id}"), await client.get("/approvals/x")]
+        for answer in answers:
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert "<script" not in answer.text
+            assert " style=" not in answer.text
+            assert "<style" not in answer.text
+            assert re.search(r"\son[a-z]+=", answer.text) is None
+
+
+@proves("G-CSRF")
+async def test_a_decision_from_elsewhere_or_without_the_token_changes_nothing(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client, site.client() as other:
+        await log_in(client)
+        await log_in(other)
+        csrf = field_of((await client.get(path)).text, "csrf")
+        foreign = field_of((await other.get(path)).text, "csrf")
+        good = {"csrf": csrf, "digest": card.digest_hex, "decision": "approve"}
+        before = await snapshot(site.database)
+        for form in ({**good, "csrf": ""}, {**good, "csrf": foreign}, {k: v for k, v in good.items() if k != "csrf"}):
+            answer = await client.post(path, data=form)
+            assert answer.status_code == 403
+        for headers in (
+            {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+            {"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"},
+            {"Origin": site.url, "Sec-Fetch-Site": "same-site"},
+            {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+            {"Origin": site.url, "Sec-Fetch-Site": "none"},
+        ):
+            assert (await client.post(path, data=good, headers=headers)).status_code == 403
+        for headers in ({"Origin": "null"}, {"Origin": "https://evil.example"}, {"Origin": site.url + ".evil.example"}, {}):
+            async with httpx2.AsyncClient(base_url=site.url, cookies=client.cookies, trust_env=False) as bare:
+                assert (await bare.post(path, data=good, headers=headers)).status_code == 403
+        assert site.desk.calls == []
+        assert await snapshot(site.database) == before
+        assert (await client.post(path, data=good, headers={"Origin": "null"})).status_code == 303
+
+
+async def test_a_post_without_a_session_changes_nothing(site: Console):
+    card = site.desk.put(make_card())
+    async with site.client() as stranger:
+        before = await snapshot(site.database)
+        form = {"csrf": "x", "digest": card.digest_hex, "decision": "approve"}
+        answer = await stranger.post(f"/approvals/{card.approval_id}?t={TOKEN}", data=form)
+        assert answer.status_code == 401
+        assert "nothing was decided" in answer.text
+        assert "lukasiewicz" not in answer.text
+        assert await snapshot(site.database) == before
+    assert site.desk.calls == []
+
+
+@pytest.mark.parametrize("end", ["idle", "out"])
+async def test_a_session_that_has_ended_decides_nothing(site: Console, end: str):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client:
+        await log_in(client)
+        page = (await client.get(path)).text
+        form = {"csrf": field_of(page, "csrf"), "digest": card.digest_hex, "decision": "approve"}
+        kept = dict(client.cookies)
+        if end == "idle":
+            await site.database.shift_clock(31 * 60)
+        else:
+            assert (await client.post("/logout", data={"csrf": "wrong"})).status_code == 403
+            assert (await client.post("/logout", data={"csrf": form["csrf"]})).headers["location"] == "/login"
+        async with site.client(cookies=kept) as late:
+            assert (await late.post(path, data=form)).status_code == 401
+            assert "lukasiewicz" not in (await late.get(path)).text
+    assert site.desk.calls == []
+
+
+async def test_only_the_two_words_decide_and_only_once_each(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client:
+        await log_in(client)
+        csrf = field_of((await client.get(path)).text, "csrf")
+        good = {"csrf": csrf, "digest": card.digest_hex}
+        for word in ("true", "True", "1", "yes", "on", "approved", "Approve", "APPROVE", " approve", "approve ", "", "approve\0"):
+            answer = await client.post(path, data={**good, "decision": word})
+            assert answer.status_code == 400, word
+        assert (await client.post(path, data=good)).status_code == 400
+        for digest in ("", "0" * 63, card.digest_hex.upper(), card.digest_hex + "\n", "true"):
+            assert (await client.post(path, data={"csrf": csrf, "decision": "approve", "digest": digest})).status_code == 400
+        typed = {"Content-Type": "application/x-www-form-urlencoded"}
+        twice = f"csrf={csrf}&digest={card.digest_hex}&decision=reject&decision=approve&reason=x"
+        assert (await client.post(path, content=twice, headers=typed)).status_code == 400
+        assert (await client.post(path, content=b"csrf=%ff", headers=typed)).status_code == 400
+        assert (await client.post(path, content=b"csrf=\xff", headers=typed)).status_code == 400
+        assert (await client.post(path, content=b"a&" * 100, headers=typed)).status_code in {400, 403}
+        assert (await client.post(path, content=b"a=" + b"x" * 70_000, headers=typed)).status_code == 413
+        assert (await client.post(path, json={**good, "decision": "approve"})).status_code == 415
+        assert site.desk.calls == []
+
+
+async def test_a_rejection_needs_a_reason(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client:
+        await log_in(client)
+        form = {"csrf": field_of((await client.get(path)).text, "csrf"), "digest": card.digest_hex, "decision": "reject"}
+        for reason in ("", "  \r\n ", "x" * 2001):
+            assert (await client.post(path, data={**form, "reason": reason})).status_code == 400
+        assert site.desk.calls == []
+        assert (await client.post(path, data={**form, "reason": " The amount is wrong. "})).status_code == 303
+        assert site.desk.calls[0][3:] == ("reject", "The amount is wrong.", "page")
+        assert "The amount is wrong." in (await client.get(path)).text
+
+
+async def test_what_changed_since_it_was_shown_is_not_decided_but_shown_anew(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    async with site.client() as client:
+        await log_in(client)
+        page = (await client.get(path)).text
+        site.desk.put(replace(card, digest_hex=OTHER, sentences=("Send an e-mail to somebody else.",)))
+        form = {"csrf": field_of(page, "csrf"), "digest": field_of(page, "digest"), "decision": "approve", "reason": "Fine."}
+        answer = await client.post(path, data=form)
+        assert answer.status_code == 409
+        assert "This changed after you opened it" in answer.text
+        assert "Send an e-mail to somebody else." in answer.text
+        assert field_of(answer.text, "digest") == OTHER
+        assert ">Fine.</textarea>" in answer.text
+        assert site.desk.cards[card.approval_id].state == "pending"
+
+
+async def test_a_stale_click_learns_who_decided_and_when(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    await site.person("Bo", "manager")
+    async with site.client() as ada, site.client() as bo:
+        await log_in(ada)
+        await log_in(bo, "Bo")
+        forms = [
+            {"csrf": field_of((await one.get(path)).text, "csrf"), "digest": card.digest_hex, "decision": "approve"}
+            for one in (ada, bo)
+        ]
+        assert (await bo.post(path, data=forms[1])).status_code == 303
+        late = await ada.post(path, data=forms[0])
+        assert late.status_code == 409
+        assert "decided already" in late.text
+        assert "Bo" in late.text
+        assert "Thu 14 May 2026, 11:05 CEST" in late.text
+        site.desk.put(replace(card, state="expired", may_decide=False))
+        over = await ada.post(path, data=forms[0])
+        assert over.status_code == 409
+        assert "Nothing was sent" in over.text
+
+
+@proves("G-PERSON-DECIDES")
+async def test_who_lacks_the_role_reads_but_does_not_decide(site: Console):
+    card = site.desk.put(make_card())
+    path = f"/approvals/{card.approval_id}"
+    await site.person("Vi", "viewer", "admin")
+    async with site.client() as client:
+        await log_in(client, "Vi")
+        page = await client.get(path)
+        assert "do not include one that decides" in page.text
+        assert 'name="decision"' not in page.text
+        form = {"csrf": field_of(page.text, "csrf"), "digest": card.digest_hex, "decision": "approve"}
+        assert (await client.post(path, data=form)).status_code == 403
+        assert site.desk.cards[card.approval_id].state == "pending"
+
+
+async def test_an_unknown_approval_is_not_there(site: Console):
+    async with site.client() as client:
+        await log_in(client)
+        for path in (f"/approvals/{UUID(int=7)}", "/approvals/x", "/approvals/" + "0" * 32):
+            assert (await client.get(path)).status_code == 404
+        csrf = field_of((await client.get("/")).text, "csrf")
+        form = {"csrf": csrf, "digest": OTHER, "decision": "approve"}
+        assert (await client.post(f"/approvals/{UUID(int=7)}", data=form)).status_code == 404
+
+
+async def test_the_inbox_is_sorted_by_deadline_and_needs_a_login(site: Console):
+    card = make_card()
+    site.desk.put(replace(card, sentences=("The later one.",)))
+    sooner = card.deadline.replace(hour=9)
+    site.desk.put(replace(card, approval_id=UUID(int=9), sentences=("The sooner one.",), deadline=sooner))
+    async with site.client() as client:
+        assert (await client.get("/")).headers["location"] == "/login"
+        await log_in(client)
+        page = (await client.get("/")).text
+        assert page.index("The sooner one.") < page.index("The later one.")
+
+
+async def test_a_wrong_password_is_told_in_words_and_many_are_slowed(site: Console):
+    async with site.client() as client:
+        for _ in range(5):
+            answer = await log_in(client, password="wrong password")
+            assert answer.status_code == 401
+            assert "do not fit together" in answer.text
+            assert "wrong password" not in answer.text
+        slowed = await log_in(client)
+        assert slowed.status_code == 429
+        assert 1 <= int(slowed.headers["retry-after"]) <= 60
+
+
+async def test_the_login_form_belongs_to_the_browser_it_was_shown_in(site: Console):
+    async with site.client() as client, site.client() as other:
+        csrf = field_of((await client.get("/login")).text, "csrf")
+        form = {"csrf": csrf, "name": "Ada", "password": PASSWORD}
+        assert (await other.post("/login", data=form)).status_code == 403
+        await other.get("/login")
+        assert (await other.post("/login", data=form)).status_code == 403
+        assert (await client.post("/login", data=form, headers={"Sec-Fetch-Site": "cross-site"})).status_code == 403
+        assert (await client.post("/login", data=form)).status_code == 303
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example", "//evil.example", "/approvals/../x", "/\\evil.example", "x"])
+async def test_after_login_nobody_is_sent_to_another_site(site: Console, elsewhere: str):
+    async with site.client() as client:
+        assert (await log_in(client, next_=elsewhere)).headers["location"] == "/"
+
+
+async def test_links_do_not_follow_the_host_header(site: Console):
+    card = site.desk.put(make_card())
+    async with site.client(headers={"Host": "evil.example"}) as client:
+        for path in ("/", "/login", f"/approvals/{card.approval_id}"):
+            answer = await client.get(path, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"})
+            assert "evil.example" not in answer.text
+            assert "evil.example" not in answer.headers.get("location", "")
+
+
+async def test_a_document_is_handed_over_as_a_file(site: Console):
+    async with site.client() as client:
+        assert (await client.get(f"/documents/{DOCUMENT}")).headers["location"] == "/login"
+        await log_in(client)
+        answer = await client.get(f"/documents/{DOCUMENT}")
+        assert answer.content.startswith(b"<script>")
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''%3Cimg%3E%22%C3%9F.eml"
+        assert "sandbox" in answer.headers["content-security-policy"]
+        assert (await client.get(f"/documents/{UUID(int=1)}")).status_code == 404
+
+
+async def test_a_failure_is_a_page_without_its_insides(site: Console):
+    card = site.desk.put(make_card())
+    async with site.client() as client:
+        await log_in(client)
+        site.desk.cards[card.approval_id] = None  # pyright: ignore[reportArgumentType] -- breaks the inbox on purpose
+        answer = await client.get("/")
+        assert answer.status_code == 500
+        assert "Something went wrong here" in answer.text
+        assert "NoneType" not in answer.text
+
+
+async def test_what_a_stranger_wrote_cannot_hide_or_run(site: Console):
+    nasty = 'Pay <script>alert(1)</script> "A\u202etnuocca\u202c" x\u200by @exаmple'
+    card = site.desk.put(replace(make_card(), sentences=(nasty,)))
+    async with site.client() as client:
+        await log_in(client)
+        page = (await client.get(f"/approvals/{card.approval_id}")).text
+        assert "<script" not in page
+        assert "&lt;script&gt;" in page
+        assert "\u202e" not in page
+        assert ">U+202E</span>" in page
+        assert ">U+200B</span>" in page
+        assert "mixes Latin and Cyrillic letters" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain <b>", "plain &lt;b&gt;"),
+        ("a\r\nb\tc", "a\nb\tc"),
+        ("Zoë Łukasiewicz, 日本, مرحبا, Привет", "Zoë Łukasiewicz, 日本, مرحبا, Привет"),
+        ("👩\u200d🔬", "👩\u200d🔬"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+    ],
+)
+def test_ordinary_text_of_any_language_is_left_alone(text: str, shown: str):
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\x7f", "\u061c", "\u200e", "\u2066", "\ufeff", "\u3164", "\u2028", "\U000e0041"])
+def test_what_a_screen_would_hide_is_shown(character: str):
+    shown = visible(f"a{character}b")
+    assert character not in shown
+    assert f"U+{ord(character):04X}" in shown
+
+
+def test_a_host_with_foreign_letters_is_spelt_out():
+    assert "really xn--80ak6aa92e.com" in visible("write to you@аррӏе.com now")
+    assert "really" not in visible("write to you@apple.com now")
+    assert "not a host name" in visible("https://ä..x\u00e4/ and https://" + "ä" * 80 + ".com/")
+
+
+def test_only_web_addresses_become_links():
+    assert safe_url("/documents/1") == "/documents/1"
+    assert safe_url("https://crm.example/1") == "https://crm.example/1"
+    for url in ("javascript:alert(1)", "//evil.example", "/\\evil.example", "data:text/html,x", "https://a@b.example", "http://["):
+        assert safe_url(url) is None
+
+
+def test_the_site_is_https_or_on_loopback():
+    assert Site.of("https://deeds.example:443/box/") == Site("https://deeds.example", "/box", secure=True)
+    assert Site.of("http://127.0.0.1:8000") == Site("http://127.0.0.1:8000", "", secure=False)
+    assert Site.of("http://[::1]:8000").origin == "http://[::1]:8000"
+    assert Site.of("https://deeds.example").session_cookie.startswith("__Host-")
+    for url in ("http://deeds.example", "ftp://deeds.example", "https://", "https://a@b.example", "deeds.example", "http://10.0.0.1"):
+        with pytest.raises(ValueError, match="public URL"):
+            Site.of(url)
