@@ -51,11 +51,14 @@ class ScriptedConnector:
         """A sentence."""
         return f"Sends {len(payload)} fields to {target}."
 
-    def capability(self, target: str) -> Capability:
+    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
+        """Every plan will do."""
+
+    def capability(self, target: str) -> Capability:  # noqa: ARG002 -- every target is the same
         """What the test wants."""
         return self.can
 
-    def key_ttl_s(self, target: str) -> float | None:
+    def key_ttl_s(self, target: str) -> float | None:  # noqa: ARG002 -- every target is the same
         """What the test wants."""
         return self.ttl_s
 
@@ -180,9 +183,12 @@ class Outbox:
 
     async def until_blocked(self, many: int = 1) -> None:
         """Return once PostgreSQL says that so many sessions of this database wait for a lock."""
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+        query = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0 -- a lock, not a latch"
+        )
         async with asyncio.timeout(20):
-            while await self.database.value(query) != many:
+            while await self.database.value(query) != many:  # noqa: ASYNC110 -- each round is a question to PostgreSQL
                 await asyncio.sleep(0)
 
     async def build(
@@ -231,13 +237,13 @@ class Outbox:
             " created_at) VALUES (%s, %s, %s, 1, %s, 'header', %s, 'operator', 'http', deedbox.clock())",
             [job_id, tenant, action, key, self.subject],
         )
-        running = "gen_random_uuid(), 1, 'w', deedbox.clock(), deedbox.clock() + interval '1h', deedbox.clock() + interval '1h'"
-        columns = running if state == "running" else "NULL, NULL, NULL, NULL, NULL, NULL"
         await connection.execute(
             "INSERT INTO deedbox.queue (job_id, lane_id, state, action_version, run_at, attempt, attempts_allowed, last_seq,"
             " attempt_id, fence, worker, started_at, lease_until, lease_cap)"
-            f" SELECT %s, lane_id, %s, 1, deedbox.clock(), 1, 5, 1, {columns} FROM deedbox.lane WHERE action = %s AND tenant = %s".encode(),
-            [job_id, state, action, tenant],
+            " SELECT %(job)s, lane_id, %(state)s, 1, deedbox.clock(), 1, 5, 1, lease.* FROM deedbox.lane LEFT JOIN (SELECT"
+            " gen_random_uuid(), 1, 'w', deedbox.clock(), deedbox.clock() + interval '1h', deedbox.clock() + interval '1h')"
+            " AS lease ON %(state)s = 'running' WHERE action = %(action)s AND tenant = %(tenant)s",
+            {"job": job_id, "state": state, "action": action, "tenant": tenant},
         )
         await connection.execute(
             "INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)"
@@ -283,8 +289,9 @@ class Outbox:
     ) -> None:
         decided = state in {"approved", "rejected"}
         await connection.execute(
-            "INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, proposal_id, purpose, group_name, state, digest,"
-            " effect_digests, policy_version, rule, audience, requested_at, expires_at, decided_at, decided_by, decided_how, reason)"
+            "INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, proposal_id, purpose, group_name, state,"
+            " digest, effect_digests, policy_version, rule, audience, requested_at, expires_at, decided_at, decided_by,"
+            " decided_how, reason)"
             " VALUES (%s, %s, %s, %s, %s, 'effects', %s, %s, %s, %s, 'test:1', 'hold', '{manager}', deedbox.clock(),"
             " deedbox.clock() + interval '1 day', CASE WHEN %s THEN NULL ELSE deedbox.clock() END, %s, %s, %s)",
             [
@@ -310,8 +317,8 @@ class Outbox:
         effect_id, proposal_effect_id = self.ids.new(), self.ids.new()
         body = _body(item)
         await connection.execute(
-            "INSERT INTO deedbox.proposal_effect (proposal_effect_id, job_id, proposal_id, group_name, position, connector, target,"
-            " slot, summary, body, digest) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'Sends a note.', %s, %s)",
+            "INSERT INTO deedbox.proposal_effect (proposal_effect_id, job_id, proposal_id, group_name, position, connector,"
+            " target, slot, summary, body, digest) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 'Sends a note.', %s, %s)",
             [
                 proposal_effect_id,
                 job_id,
@@ -325,12 +332,12 @@ class Outbox:
                 sha256(body),
             ],
         )
-        table, column = ("verdict", "verdict_id") if item.authority == "verdict" else ("approval", "approval_id")
         await connection.execute(
-            f"INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot,"  # noqa: S608 -- two names of our own
-            f" digest, {column}, state, not_before, not_after, after_slot)"
-            f" SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, {column}, 'pending', deedbox.clock() + make_interval(secs => %s),"
-            f" deedbox.clock() + make_interval(secs => %s), %s FROM deedbox.{table} WHERE job_id = %s AND group_name = %s".encode(),
+            "INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot,"
+            " digest, state, not_before, not_after, after_slot, approval_id, verdict_id) VALUES (%s, %s, %s, %s, %s, %s, %s,"
+            " %s, %s, %s, 'pending', deedbox.clock() + make_interval(secs => %s), deedbox.clock() + make_interval(secs => %s),"
+            " %s, (SELECT approval_id FROM deedbox.approval WHERE job_id = %s AND group_name = %s),"
+            " (SELECT verdict_id FROM deedbox.verdict WHERE job_id = %s AND group_name = %s))",
             [
                 effect_id,
                 job_id,
@@ -345,8 +352,8 @@ class Outbox:
                 item.not_before_s,
                 item.not_after_s,
                 item.after,
-                job_id,
-                item.group,
+                *(job_id, item.group),
+                *(job_id, item.group),
             ],
         )
         return effect_id

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 
 from deedbox.web.forms import Site
-from deedbox.web.visible import safe_url, visible
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.servers.console import DOCUMENT, PASSWORD, Console, console, linked_approval, make_card
@@ -42,16 +41,13 @@ async def log_in(client: httpx2.AsyncClient, name: str = "Ada", password: str = 
 async def snapshot(database: TestDatabase) -> dict[str, object]:
     """All rows of all tables."""
     tables = await database.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'deedbox' ORDER BY 1")
-    return {
-        str(table): await database.value(f'SELECT array_agg(t::text ORDER BY t::text) FROM deedbox."{table}" t')
-        for (table,) in tables
-    }
+    return {str(table): await database.rows(f'SELECT t::text FROM deedbox."{table}" t ORDER BY 1') for (table,) in tables}  # noqa: S608 -- names of our own schema
 
 
 @proves("G-GET-CHANGES-NOTHING")
 async def test_get_and_head_change_nothing_and_are_the_same_each_time(site: Console):
     card = site.desk.put(make_card())
-    await linked_approval(site.database, "Ada", TOKEN, card)
+    await linked_approval(site, "Ada", TOKEN, card)
     path = f"/approvals/{card.approval_id}"
     async with site.client() as scanner, site.client() as person:
         await log_in(person)
@@ -69,7 +65,7 @@ async def test_get_and_head_change_nothing_and_are_the_same_each_time(site: Cons
 
 async def test_a_link_shows_neither_payload_nor_recipient_before_login(site: Console):
     card = site.desk.put(make_card())
-    await linked_approval(site.database, "Ada", TOKEN, card)
+    await linked_approval(site, "Ada", TOKEN, card)
     async with site.client() as stranger:
         page = await stranger.get(f"/approvals/{card.approval_id}?t={TOKEN}")
         assert page.status_code == 200
@@ -89,7 +85,7 @@ async def test_a_link_shows_neither_payload_nor_recipient_before_login(site: Con
 
 async def test_an_old_or_used_link_shows_no_more_than_none(site: Console):
     card = site.desk.put(make_card())
-    await linked_approval(site.database, "Ada", TOKEN, card)
+    await linked_approval(site, "Ada", TOKEN, card)
     async with site.client() as stranger:
         none = await stranger.get(f"/approvals/{card.approval_id}")
         await site.database.shift_clock(86_400 + 1)
@@ -225,7 +221,20 @@ async def test_only_the_two_words_decide_and_only_once_each(site: Console):
         await log_in(client)
         csrf = field_of((await client.get(path)).text, "csrf")
         good = {"csrf": csrf, "digest": card.digest_hex}
-        for word in ("true", "True", "1", "yes", "on", "approved", "Approve", "APPROVE", " approve", "approve ", "", "approve\0"):
+        for word in (
+            "true",
+            "True",
+            "1",
+            "yes",
+            "on",
+            "approved",
+            "Approve",
+            "APPROVE",
+            " approve",
+            "approve ",
+            "",
+            "approve\0",
+        ):
             answer = await client.post(path, data={**good, "decision": word})
             assert answer.status_code == 400, word
         assert (await client.post(path, data=good)).status_code == 400
@@ -364,7 +373,7 @@ async def test_after_login_nobody_is_sent_to_another_site(site: Console, elsewhe
 
 async def test_links_do_not_follow_the_host_header(site: Console):
     card = site.desk.put(make_card())
-    async with site.client(headers={"Host": "evil.example"}) as client:
+    async with site.client() as client:
         for path in ("/", "/login", f"/approvals/{card.approval_id}"):
             answer = await client.get(path, headers={"Host": "evil.example", "X-Forwarded-Host": "evil.example"})
             assert "evil.example" not in answer.text
@@ -395,7 +404,7 @@ async def test_a_failure_is_a_page_without_its_insides(site: Console):
 
 
 async def test_what_a_stranger_wrote_cannot_hide_or_run(site: Console):
-    nasty = 'Pay <script>alert(1)</script> "A\u202etnuocca\u202c" x\u200by @exаmple'
+    nasty = 'Pay <script>alert(1)</script> "A\u202etnuocca\u202c" x\u200by @ex\u0430mple'
     card = site.desk.put(replace(make_card(), sentences=(nasty,)))
     async with site.client() as client:
         await log_in(client)
@@ -408,45 +417,18 @@ async def test_what_a_stranger_wrote_cannot_hide_or_run(site: Console):
         assert "mixes Latin and Cyrillic letters" in page
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain <b>", "plain &lt;b&gt;"),
-        ("a\r\nb\tc", "a\nb\tc"),
-        ("Zoë Łukasiewicz, 日本, مرحبا, Привет", "Zoë Łukasiewicz, 日本, مرحبا, Привет"),
-        ("👩\u200d🔬", "👩\u200d🔬"),
-        ("می\u200cخواهم", "می\u200cخواهم"),
-    ],
-)
-def test_ordinary_text_of_any_language_is_left_alone(text: str, shown: str):
-    assert visible(text) == shown
-
-
-@pytest.mark.parametrize("character", ["\0", "\x1b", "\x7f", "\u061c", "\u200e", "\u2066", "\ufeff", "\u3164", "\u2028", "\U000e0041"])
-def test_what_a_screen_would_hide_is_shown(character: str):
-    shown = visible(f"a{character}b")
-    assert character not in shown
-    assert f"U+{ord(character):04X}" in shown
-
-
-def test_a_host_with_foreign_letters_is_spelt_out():
-    assert "really xn--80ak6aa92e.com" in visible("write to you@аррӏе.com now")
-    assert "really" not in visible("write to you@apple.com now")
-    assert "not a host name" in visible("https://ä..x\u00e4/ and https://" + "ä" * 80 + ".com/")
-
-
-def test_only_web_addresses_become_links():
-    assert safe_url("/documents/1") == "/documents/1"
-    assert safe_url("https://crm.example/1") == "https://crm.example/1"
-    for url in ("javascript:alert(1)", "//evil.example", "/\\evil.example", "data:text/html,x", "https://a@b.example", "http://["):
-        assert safe_url(url) is None
-
-
 def test_the_site_is_https_or_on_loopback():
     assert Site.of("https://deeds.example:443/box/") == Site("https://deeds.example", "/box", secure=True)
     assert Site.of("http://127.0.0.1:8000") == Site("http://127.0.0.1:8000", "", secure=False)
     assert Site.of("http://[::1]:8000").origin == "http://[::1]:8000"
     assert Site.of("https://deeds.example").session_cookie.startswith("__Host-")
-    for url in ("http://deeds.example", "ftp://deeds.example", "https://", "https://a@b.example", "deeds.example", "http://10.0.0.1"):
+    for url in (
+        "http://deeds.example",
+        "ftp://deeds.example",
+        "https://",
+        "https://a@b.example",
+        "deeds.example",
+        "http://10.0.0.1",
+    ):
         with pytest.raises(ValueError, match="public URL"):
             Site.of(url)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,9 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-NASTY = "Please pay to \u202etnuocca\u202c, see https://аррӏе.com/" + "a-very-long-path/" * 30 + "<b>x</b>"
+NASTY = (
+    "Please pay to \u202etnuocca\u202c, see https://\u0430\u0440\u0440\u04cf\u0435.com/" + "a-very-long-path/" * 30 + "<b>x</b>"
+)
 _LOOK = """() => {
   const problems = [];
   const root = document.documentElement;
@@ -37,7 +39,8 @@ _LOOK = """() => {
     if (box.height < 44) problems.push(`small: ${e.outerHTML.slice(0, 80)} ${box.height}`);
   }
   const parse = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m.slice(0, 3); };
-  const light = c => { const [r, g, b] = c.map(v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
+  const linear = v => v / 255 <= .04045 ? v / 255 / 12.92 : ((v / 255 + .055) / 1.055) ** 2.4;
+  const light = c => { const [r, g, b] = c.map(linear);
     return .2126 * r + .7152 * g + .0722 * b; };
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
@@ -79,7 +82,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def window(browser: Browser, site: Console, width: int, scheme: Literal["light", "dark"]) -> AsyncIterator[Page]:
+async def window(browser: Browser, site: Console, width: int, scheme: Literal["light", "dark"]) -> AsyncGenerator[Page]:
     """A window in which scripts are off."""
     context = await browser.new_context(
         base_url=site.url, viewport={"width": width, "height": 800}, color_scheme=scheme, java_script_enabled=False
@@ -96,8 +99,8 @@ async def log_in(page: Page, name: str = "Ada") -> None:
 
 async def look(page: Page, name: str) -> None:
     """Save a picture of the page and measure it: no overflow, targets of 44 px, contrast of at least 4.5."""
+    # Playwright makes the folder where it is new.
     folder = Path(os.environ.get("DEEDBOX_SCREENSHOTS") or Path(tempfile.gettempdir()) / "deedbox-screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
     await page.screenshot(path=folder / f"{name}.png")
     await page.screenshot(path=folder / f"{name}-whole.png", full_page=True)
     # Playwright evaluates from outside, so this works although the page itself may run nothing.
@@ -111,7 +114,7 @@ async def test_every_page_fits_and_can_be_read(site: Console, browser: Browser, 
     second = replace(card, approval_id=UUID(int=2), quorum=2, votes=VOTES, sentences=(f"Send a message: {NASTY}",))
     site.desk.put(replace(second, effects=(), action="send_message", asked_by="n8n"))
     site.desk.put(replace(card, approval_id=UUID(int=3), sentences=card.sentences[:1], effects=card.effects[:1]))
-    await linked_approval(site.database, "Ada", TOKEN, card)
+    await linked_approval(site, "Ada", TOKEN, card)
     path = f"/approvals/{card.approval_id}"
     tag = f"{width}-{scheme}"
     async with window(browser, site, width, scheme) as page:
@@ -164,7 +167,9 @@ async def test_the_two_buttons_stand_apart_at_the_bottom_and_none_has_the_focus(
 
 async def test_a_reader_without_the_role_sees_no_buttons(site: Console, browser: Browser):
     card = site.desk.put(make_card())
-    site.desk.put(replace(card, approval_id=UUID(int=5), state="approved", decided_by="Ada", decided_at=DECIDED, may_decide=False))
+    site.desk.put(
+        replace(card, approval_id=UUID(int=5), state="approved", decided_by="Ada", decided_at=DECIDED, may_decide=False)
+    )
     async with window(browser, site, 360, "light") as page:
         await page.goto(f"/login?next=/approvals/{card.approval_id}")
         await log_in(page, "Vi")

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +25,11 @@ from deedbox.operate.approvals import Approvals
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
-from deedbox.store import health
+from deedbox.store import doctor
+from deedbox.store.address import describe_url, first_line
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import SchemaError, applied, migrate, newest, require_current
-from deedbox.store.pg_errors import StoreError, StoreUnreachable, describe_url, first_line
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool, connect, make_pool
 from deedbox.store.process import forget_process, keep_process
 from deedbox.store.transaction import autocommit
@@ -123,7 +124,9 @@ class Installation:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, app: App, database: Database, *, roles: Sequence[Role] = ()) -> AsyncIterator[Installation]:
+async def opened(
+    settings: Settings, app: App, database: Database, *, roles: Sequence[Role] = ()
+) -> AsyncGenerator[Installation]:
     """Open what a process needs, in order, and close it in the opposite one.
 
     Raises SchemaError for a foreign schema, UnreachableError where the database does not answer.
@@ -170,7 +173,7 @@ async def opened(settings: Settings, app: App, database: Database, *, roles: Seq
 
 
 @asynccontextmanager
-async def _connected(database: Database, url: str) -> AsyncIterator[Connection]:
+async def _connected(database: Database, url: str) -> AsyncGenerator[Connection]:
     try:
         connection = await connect(url, "check", prepare=False)
     except StoreError as error:
@@ -270,13 +273,13 @@ async def migrate_database(database: Database) -> list[str]:
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def told_plainly() -> Generator[None]:
     """Turns what the store raises into StartError (UnreachableError where nobody answers), for faces that do not know it."""
     try:
         yield
     except SchemaError as error:
         raise StartError(str(error)) from error
-    except StoreUnreachable as error:
+    except UNREACHABLE as error:
         raise UnreachableError(f"the database does not answer: {first_line(error)}") from error
     except StoreError as error:
         raise StartError(f"the database refused: {first_line(error)}") from error
@@ -286,7 +289,7 @@ def told_plainly() -> Iterator[None]:
 class Probe:
     """What is at the other end of the database URL, schema or not: versions, and which of the two roles are there."""
 
-    server: health.Server
+    server: doctor.Server
     schema: int
     needed: int
     roles: frozenset[str]
@@ -295,4 +298,4 @@ class Probe:
 async def probe(database: Database) -> Probe:
     """Look at the database without needing a schema and without changing anything. Raises UnreachableError."""
     async with _connected(database, database.url) as connection:
-        return Probe(await health.server(connection), await applied(connection), newest(), await health.roles(connection))
+        return Probe(await doctor.server(connection), await applied(connection), newest(), await doctor.roles(connection))

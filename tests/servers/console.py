@@ -3,11 +3,11 @@
 import asyncio
 import hashlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx2
 import uvicorn
@@ -41,7 +41,7 @@ PASSWORD = "correct horse, battery"
 MAIL = (
     "Dear Zoë Łukasiewicz,\n\nthank you for your message of 12 May. The invoice 2026-0417 names the old address of your "
     "warehouse; we have corrected it and attach the new one. Nothing changes about the amount of 1.284,50 €, and the date of "
-    "payment moves to 2 June.\n\nShould the goods arrive before that, please refuse none of them: the carrier has been told.\n\n"
+    "payment moves to 2 June.\n\nShould the goods arrive before that, please take them: the carrier has been told.\n\n"
     "With kind regards\nSupport"
 )
 DOCUMENT = UUID("0197f2a8-0000-7000-8000-0000000000d0")
@@ -90,7 +90,7 @@ def make_card(**changed: object) -> ApprovalCard:
         deadline=DEADLINE,
         zone="CEST",
         audience=("manager",),
-        on_yes="Both effects go to the outbox at once and leave as soon as the switch is on, until 15 May, 16:30 at the latest.",
+        on_yes="Both effects go to the outbox at once and leave once the switch is on, by 15 May, 16:30 at the latest.",
         on_no="Nothing leaves. The job ends as rejected, and who asked is told your reason.",
         on_silence="At the deadline the job ends as expired. Nothing leaves.",
         may_decide=True,
@@ -197,10 +197,10 @@ class Console:
     ids: IdSource
     database: TestDatabase
 
-    def client(self, **options: object) -> httpx2.AsyncClient:
+    def client(self, cookies: dict[str, str] | None = None) -> httpx2.AsyncClient:
         """A browser without scripts: keeps cookies, follows nothing by itself, and says where its forms come from."""
         headers = {"Origin": self.url, "Sec-Fetch-Site": "same-origin"}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False, **options)  # pyright: ignore[reportArgumentType]
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, cookies=cookies, trust_env=False)
 
     async def person(self, name: str, *roles: str) -> None:
         """Make a person with the password of all tests."""
@@ -208,7 +208,7 @@ class Console:
 
 
 @asynccontextmanager
-async def console(database: TestDatabase) -> AsyncIterator[Console]:
+async def console(database: TestDatabase) -> AsyncGenerator[Console]:
     """Serve the console on a port of its own."""
     desk = Desk()
     pool = make_pool(database.url, "test console", size=4)
@@ -236,17 +236,16 @@ async def console(database: TestDatabase) -> AsyncIterator[Console]:
         await pool.close()
 
 
-async def linked_approval(database: TestDatabase, asked_by: str, token: str, card: ApprovalCard) -> None:
+async def linked_approval(site: Console, asked_by: str, token: str, card: ApprovalCard) -> None:
     """Store the job, the approval and the hashed link of a card."""
-    subject = await database.value("SELECT principal_id FROM deedbox.principal WHERE name = %s", asked_by)
-    job_id = await database.value(
-        "INSERT INTO deedbox.job (job_id, tenant, action, action_version, key_sha256, key_source, subject, role, source, created_at)"
-        " SELECT overlay(overlay(lpad(to_hex((extract(epoch FROM deedbox.clock()) * 1000)::bigint), 12, '0') || repeat('0', 20)"
-        " placing '7' from 13) placing %s from 21)::uuid, 'default', %s, 1, sha256('k'), 'header', %s, 'operator', 'http',"
-        " deedbox.clock() RETURNING job_id",
-        uuid4().hex[:12],
+    database, job_id = site.database, site.ids.new()
+    await database.rows(
+        "INSERT INTO deedbox.job (job_id, tenant, action, action_version, key_sha256, key_source, subject, role, source,"
+        " created_at) SELECT %s, 'default', %s, 1, sha256('k'), 'header', principal_id, 'operator', 'http', deedbox.clock()"
+        " FROM deedbox.principal WHERE name = %s",
+        job_id,
         card.action,
-        subject,
+        asked_by,
     )
     await database.rows(
         "INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, purpose, group_name, state, digest, effect_digests,"

@@ -9,13 +9,12 @@ from typing import Annotated, Literal
 import typer
 
 from deedbox import __version__, embedded, wiring
-from deedbox.access import list_keys
 from deedbox.cli.output import CommandError, Exit, cell, console, show_json, show_table
 from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
 from deedbox.model.identity import Principal
-from deedbox.operate.health import people, read_figures, undecidable
+from deedbox.operate.doctor import people, read_figures, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation, Probe
 
@@ -35,7 +34,9 @@ class Finding:
 
 
 def doctor(
-    app: Annotated[str | None, typer.Argument(metavar="[APP]", help="The app, to check its actions and connectors as well.")] = None,
+    app: Annotated[
+        str | None, typer.Argument(metavar="[APP]", help="The app, to check its actions and connectors as well.")
+    ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +45,9 @@ def doctor(
     if as_json:
         show_json(findings)
     else:
-        show_table(["", "what", "how it is"], [[one.verdict, one.what, one.said] for one in findings], empty="", wrap=["how it is"])
+        show_table(
+            ["", "what", "how it is"], [[one.verdict, one.what, one.said] for one in findings], empty="", wrap=["how it is"]
+        )
         tasks = [one for one in findings if one.to_do]
         if tasks:
             console().print("\nto do", style="bold")
@@ -104,11 +107,15 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
         if settings.targets:
             yield Finding("targets", "ok", ", ".join(f"{target.name} ({target.capability})" for target in settings.targets))
         else:
-            yield Finding("targets", needed, "no HTTP target is set", "name them in DEEDBOX_TARGETS, so that actions can call them")
+            yield Finding(
+                "targets", needed, "no HTTP target is set", "name them in DEEDBOX_TARGETS, so that actions can call them"
+            )
     if settings.model_base_url is not None:
         yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
     else:
-        yield Finding("model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME")
+        yield Finding(
+            "model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME"
+        )
 
 
 async def _database(settings: Settings, app: App | None, database: Database) -> list[Finding]:
@@ -139,7 +146,9 @@ def _server(database: Database, seen: Probe) -> Iterator[Finding]:
         yield Finding("roles", "note", said, "let a user who may create roles run deedbox migrate (DEEDBOX_MIGRATE_URL)")
     elif seen.server.superuser:
         said = f"this connects as {seen.server.user}, a superuser, who could rewrite the audit"
-        yield Finding("roles", "note", said, "connect as deedbox_app in DEEDBOX_DATABASE_URL, and as the owner in DEEDBOX_MIGRATE_URL")
+        yield Finding(
+            "roles", "note", said, "connect as deedbox_app in DEEDBOX_DATABASE_URL, and as the owner in DEEDBOX_MIGRATE_URL"
+        )
     else:
         yield Finding("roles", "ok", f"connects as {seen.server.user}, which cannot change the audit")
 
@@ -160,7 +169,12 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         found.append(Finding("approvers", "missing", "nobody may decide", "deedbox users add NAME --role manager"))
     elif app is not None and (gaps := undecidable(app.actions.values(), lines)):
         found += [
-            Finding("approvers", "missing", f"{name}: {said}", "deedbox users add NAME --role ROLE, with manager where ROLE is your own")
+            Finding(
+                "approvers",
+                "missing",
+                f"{name}: {said}",
+                "deedbox users add NAME --role ROLE, with manager where ROLE is your own",
+            )
             for name, said in gaps.items()
         ]
     else:
@@ -201,7 +215,9 @@ async def _figures(desk: Installation) -> list[Finding]:
     if figures.open_alerts:
         found.append(Finding("alerts", "note", f"{figures.open_alerts} open"))
     if misplaced is not None:
-        found.append(Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be"))
+        found.append(
+            Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be")
+        )
     else:
         found.append(Finding("jobs", "ok", f"each has one place; {figures.pending_approvals} approvals wait for a person"))
     return found

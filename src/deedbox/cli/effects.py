@@ -39,7 +39,14 @@ def effects_list(
     show_table(
         ["id", "state", "since", "action", "to", "what"],
         [
-            [row["effect_id"], row["state"], age(float(row["age_s"])), row["action"], f"{row['connector']}:{row['target']}", row["summary"]]
+            [
+                row["effect_id"],
+                row["state"],
+                age(float(row["age_s"])),
+                row["action"],
+                f"{row['connector']}:{row['target']}",
+                row["summary"],
+            ]
             for row in rows
         ],
         empty="no effects" if state is None else f"no effect is {state}",
@@ -65,20 +72,22 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
     if after_verb:
         say(str(row["message"]))
     why = " ".join(str(row[name]) for name in ("class", "code", *(() if after_verb else ("message",))) if row[name])
-    show_pairs([
-        ("effect", row["effect_id"]),
-        ("state", row["state"]),
-        ("since", age(float(row["age_s"]))),
-        ("what", row["summary"]),
-        ("to", f"{row['connector']}:{row['target']} ({row['slot']})"),
-        ("job", row["job_id"]),
-        ("authorised by", f"approval {row['approval_id']}" if row["approval_id"] else f"verdict {row['verdict_id']}"),
-        ("sendings", row["attempt"]),
-        ("first sent", row["first_sent_at"]),
-        ("phase reached", row["phase"]),
-        ("why", why or None),
-        ("goes out until", row["not_after"] if row["state"] == "pending" else None),
-    ])
+    show_pairs(
+        [
+            ("effect", row["effect_id"]),
+            ("state", row["state"]),
+            ("since", age(float(row["age_s"]))),
+            ("what", row["summary"]),
+            ("to", f"{row['connector']}:{row['target']} ({row['slot']})"),
+            ("job", row["job_id"]),
+            ("authorised by", f"approval {row['approval_id']}" if row["approval_id"] else f"verdict {row['verdict_id']}"),
+            ("sendings", row["attempt"]),
+            ("first sent", row["first_sent_at"]),
+            ("phase reached", row["phase"]),
+            ("why", why or None),
+            ("goes out until", row["not_after"] if row["state"] == "pending" else None),
+        ]
+    )
     out = console()
     out.print("\napproved content", style="bold")
     for line in json.dumps(json.loads(row["body"]), ensure_ascii=False, indent=2).splitlines():
@@ -88,7 +97,10 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
     out.print()
     show_table(
         ["receipt", "from", "at", "evidence"],
-        [[one["provider_id"], one["source"], one["stored_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in receipts],
+        [
+            [one["provider_id"], one["source"], one["stored_at"], json.dumps(one["evidence"], ensure_ascii=False)]
+            for one in receipts
+        ],
         empty="no receipt",
         wrap=["receipt", "evidence"],
     )

@@ -9,13 +9,15 @@ from deedbox.access import KeyLine, add_key, add_user, end_sessions, list_keys, 
 from deedbox.cli.output import CommandError, Exit, say, show_json, show_table
 from deedbox.cli.session import JsonOption, ask_password, run
 from deedbox.model.backoff import seconds
-from deedbox.operate.health import PrincipalLine, people
+from deedbox.operate.doctor import PrincipalLine, people
 from deedbox.wiring import Installation
 
 users = typer.Typer(no_args_is_help=True, help="The people who decide and operate.")
 keys = typer.Typer(no_args_is_help=True, help="Keys of the services that call the API.")
 
-RoleOption = Annotated[list[str], typer.Option("--role", metavar="ROLE", help="viewer, operator, manager, admin or your own; may repeat.")]
+RoleOption = Annotated[
+    list[str], typer.Option("--role", metavar="ROLE", help="viewer, operator, manager, admin or your own; may repeat.")
+]
 
 
 @users.command("add")
@@ -91,7 +93,8 @@ def keys_list(*, as_json: JsonOption = False) -> None:
         show_json(lines)
         return
     rows = [
-        [line.key_id, line.name, line.label, line.created_at, line.expires_at, line.last_used_at, line.revoked_at] for line in lines
+        [line.key_id, line.name, line.label, line.created_at, line.expires_at, line.last_used_at, line.revoked_at]
+        for line in lines
     ]
     show_table(
         ["id", "service", "label", "made", "expires", "last used", "revoked"],

@@ -7,9 +7,9 @@ and the process ends with exit code 0. A second signal does not wait for them.
 import asyncio
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 import uvicorn
@@ -20,8 +20,7 @@ from deedbox.access import list_keys
 from deedbox.cli.output import CommandError, Exit, console, plain, say, show_pairs
 from deedbox.cli.session import in_database, read_app, read_settings, shown_path
 from deedbox.cli.switch import halves
-from deedbox.extend.registry import App
-from deedbox.operate.health import people, undecidable
+from deedbox.operate.doctor import people, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import ALL_ROLES, Database, Installation, Role
 
@@ -68,7 +67,7 @@ class _Server(uvicorn.Server):
         self.ready.set()
 
     @contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         yield
 
 
@@ -169,7 +168,7 @@ async def _serve(
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
+            yield from _leaves(cast("BaseExceptionGroup[BaseException]", error))
         else:
             yield error
 
@@ -184,7 +183,10 @@ async def _introduce(installation: Installation, roles: Sequence[Role], listener
     pairs: list[tuple[str, object]] = []
     if listener is not None:
         host, port = listener.getsockname()[:2]
-        pairs += [("listens on", f"http://{f'[{host}]' if ':' in host else host}:{port}"), ("links lead to", settings.public_url)]
+        pairs += [
+            ("listens on", f"http://{f'[{host}]' if ':' in host else host}:{port}"),
+            ("links lead to", settings.public_url),
+        ]
     else:
         pairs.append(("runs", f"{' and '.join(roles)} as {installation.name}"))
     where = f"embedded PostgreSQL {database.running.info.server_version}, state in " if database.running else "PostgreSQL at "

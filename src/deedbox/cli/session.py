@@ -128,9 +128,7 @@ def reader(settings: Settings) -> Principal:
 
 async def person(installation: Installation, name: str, password: str) -> Principal:
     """Log a person in for this one command. Raises CommandError where name and password do not fit together."""
-    opened = await login(
-        installation.pool, installation.settings.tenant, name, password, guard=LoginGuard(), peer="terminal"
-    )
+    opened = await login(installation.pool, installation.settings.tenant, name, password, guard=LoginGuard(), peer="terminal")
     if opened is None:
         raise CommandError("the name and the password do not fit together")
     return opened.principal

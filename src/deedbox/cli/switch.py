@@ -29,14 +29,16 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
         return
     leaves, environment, database = halves(state)
     processes: dict[str, bool] = state["environment_by_process"]
-    show_pairs([
-        ("acts leave" if leaves == "on" else "acts stay", leaves),
-        ("environment here", environment),
-        ("database", database),
-        ("owner", state["owner"] or "nobody is named"),
-        ("on the wire", state["in_flight"]),
-        ("notices", "on" if state["notices_on"] else "off"),
-    ])
+    show_pairs(
+        [
+            ("acts leave" if leaves == "on" else "acts stay", leaves),
+            ("environment here", environment),
+            ("database", database),
+            ("owner", state["owner"] or "nobody is named"),
+            ("on the wire", state["in_flight"]),
+            ("notices", "on" if state["notices_on"] else "off"),
+        ]
+    )
     show_table(
         ["dispatching process", "environment"],
         [[name, "on" if is_on else "off"] for name, is_on in processes.items()],
@@ -45,7 +47,10 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
     narrowed: list[dict[str, Any]] = state["narrowed"]
     if narrowed:
         columns = ["tenant", "action", "connector", "target"]
-        rows = [[*(line[name] or "any" for name in columns), "on" if line["is_on"] else "off", line["by"], line["why"]] for line in narrowed]
+        rows = [
+            [*(line[name] or "any" for name in columns), "on" if line["is_on"] else "off", line["by"], line["why"]]
+            for line in narrowed
+        ]
         show_table([*columns, "switch", "by", "why"], rows, empty="", wrap=["why"])
 
 
@@ -94,5 +99,3 @@ def switch_off(
 
     state = run(work)
     _show(state, as_json=as_json)
-
-

@@ -17,6 +17,7 @@ from deedbox.store import admission, decision
 from deedbox.store.audit import AuditEntry, append, entry_by
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
+from deedbox.store.outbox import wake_outbox
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.views import notify_jobs
@@ -67,6 +68,7 @@ async def decide(  # noqa: PLR0913 -- who, what, and exactly what was shown
         await append(connection, entry_by(principal, how, checked, ("approval", str(approval_id)), reason=why, detail=detail))
     async with autocommit(pool) as connection:
         await notify_jobs(connection, [job_id])
+        await wake_outbox(connection)
     return answer
 
 

@@ -19,7 +19,7 @@ def checked_reason(reason: str | None) -> str:
 
 
 def checked_evidence(evidence: Mapping[str, Any] | None, *, needed: bool) -> dict[str, Any]:
-    """Evidence as it is kept. Raises DeedboxError invalid_input: too long, no JSON, or, if `needed`, without a `provider_id`."""
+    """Evidence as it is kept. Raises DeedboxError invalid_input: too long, no JSON, or no `provider_id` where `needed`."""
     kept = cast("dict[str, Any]", storable(dict(evidence or {})))
     provider_id = kept.get("provider_id")
     if needed and (not isinstance(provider_id, str) or not provider_id.strip()):

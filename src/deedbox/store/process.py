@@ -14,3 +14,8 @@ async def keep_process(connection: Connection, **row: Any) -> None:
 async def forget_process(connection: Connection, process_id: str) -> None:
     """Say that a process has stopped."""
     await connection.execute(statement("process", "forget_process"), {"process_id": process_id})
+
+
+async def touch_process(connection: Connection, process_id: str) -> None:
+    """Say that a process is alive."""
+    await connection.execute(statement("process", "touch_process"), {"process_id": process_id})

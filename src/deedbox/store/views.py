@@ -1,10 +1,185 @@
-"""Reading jobs."""
+"""Reading jobs: one as it stands, its events, its documents, its whole story; and telling followers that there is more.
+
+Who may see a job is decided in the statements: the same tenant, and the job's own subject or a reader of the tenant.
+"""
+
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
+import psycopg
+
+from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
+
+AWAY: tuple[type[Exception], ...] = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+"""What the driver raises while the database is away, restarts or fails over; trying again later can help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads: `sees_all` is for those who may read every job of the tenant, not only their own."""
+
+    tenant: str
+    subject: UUID
+    sees_all: bool
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters every statement of visibility takes."""
+        return {"tenant": self.tenant, "subject": self.subject, "sees_all": self.sees_all}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job with all that is shown of it; the lists hold JSON objects whose times are text."""
+
+    job_id: UUID
+    action: str
+    version: int
+    state: str
+    round: int
+    attempt: int
+    attempts_allowed: int
+    last_seq: int
+    cancel_requested: bool
+    created_at: datetime
+    updated_at: datetime
+    next_attempt_at: datetime | None
+    progress: dict[str, Any] | None
+    partial: dict[str, Any] | None
+    last_error: dict[str, Any] | None
+    failure: dict[str, Any] | None
+    output: Any
+    done: list[dict[str, Any]]
+    not_done: list[dict[str, Any]]
+    declined: list[dict[str, Any]]
+    approvals: list[dict[str, Any]]
+    effects: list[dict[str, Any]]
+    documents: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One event as it is stored."""
+
+    seq: int
+    event_id: UUID
+    type: str
+    round: int
+    attempt_id: UUID | None
+    at: datetime
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRead:
+    """Events after a number, and the job as it was when they were read."""
+
+    action: str
+    state: str
+    last_seq: int
+    events: tuple[EventRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """One job in a list."""
+
+    job_id: UUID
+    action: str
+    state: str
+    round: int
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+    asked_by: str | None
+    source: str
+    caller_run: str | None
 
 
 async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Tell listeners."""
-    await connection.execute("SELECT pg_notify(%s, x::text) FROM unnest(%s::uuid[]) x", ["deedbox_events", list(job_ids)])
+    """Wake whoever follows these jobs. To be called after the commit, once per transaction, outside it."""
+    await connection.execute(statement("views", "notify_jobs"), {"job_id": list(dict.fromkeys(job_ids))})
+
+
+async def job(connection: Connection, reader: Reader, job_id: UUID) -> JobRow | None:
+    """The job, or None for one that is unknown, foreign or pruned."""
+    cursor = await connection.execute(statement("views", "job"), {**reader.parameters, "job_id": job_id})
+    row = await cursor.fetchone()
+    return JobRow(*row) if row else None
+
+
+async def pulse(connection: Connection, reader: Reader, job_id: UUID) -> tuple[str, int] | None:
+    """The job's state and the number of its last event, or None where `job` would answer None."""
+    cursor = await connection.execute(statement("views", "pulse"), {**reader.parameters, "job_id": job_id})
+    row = await cursor.fetchone()
+    return (str(row[0]), int(row[1])) if row else None
+
+
+async def events(connection: Connection, reader: Reader, job_id: UUID, *, after: int, limit: int) -> EventsRead | None:
+    """At most `limit` events after a number, in order, or None where `job` would answer None."""
+    cursor = await connection.execute(
+        statement("views", "events"), {**reader.parameters, "job_id": job_id, "after": after, "limit": limit}
+    )
+    rows = await cursor.fetchall()
+    if not rows:
+        return None
+    found = tuple(EventRow(*row[3:]) for row in rows if row[3] is not None)
+    return EventsRead(rows[0][0], rows[0][1], rows[0][2], found)
+
+
+async def document(connection: Connection, reader: Reader, document_id: UUID) -> tuple[str, str, bytes, bytes] | None:
+    """Name, media type, SHA-256 and content of an upload, or None for one that is unknown or of a job not to be seen."""
+    cursor = await connection.execute(statement("views", "document"), {**reader.parameters, "document_id": document_id})
+    row = await cursor.fetchone()
+    return (str(row[0]), str(row[1]), bytes(row[2]), bytes(row[3])) if row else None
+
+
+async def jobs(
+    connection: Connection,
+    reader: Reader,
+    *,
+    action: str | None,
+    state: str | None,
+    key_sha256: bytes | None,
+    caller_run: str | None,
+    before: UUID | None,
+    limit: int,
+) -> list[JobLine]:
+    """Jobs the reader may see, newest first, below `before`."""
+    cursor = await connection.execute(
+        statement("views", "jobs"),
+        {
+            **reader.parameters,
+            "action": action,
+            "state": state,
+            "key_sha256": key_sha256,
+            "caller_run": caller_run,
+            "before": before,
+            "limit": limit,
+        },
+    )
+    return [JobLine(*row) for row in await cursor.fetchall()]
+
+
+async def timeline(connection: Connection, reader: Reader, job_id: UUID) -> list[tuple[datetime, str, str, dict[str, Any]]]:
+    """When, what kind, what, and the detail of everything kept about a job, first to last; empty where it is not to be seen."""
+    cursor = await connection.execute(statement("views", "timeline"), {**reader.parameters, "job_id": job_id})
+    return [(row[0], str(row[1]), str(row[2]), row[3]) for row in await cursor.fetchall()]
+
+
+async def measure(connection: Connection) -> tuple[dict[str, int], float, dict[str, int]]:
+    """Live jobs by state, the age in seconds of the oldest that is due, and open effects by state."""
+    cursor = await connection.execute(statement("views", "measure"))
+    rows = await cursor.fetchall()
+    oldest = max((float(row[2]) for row in rows if row[2] is not None), default=0.0)
+    cursor = await connection.execute(statement("views", "measure_effects"))
+    effects = {str(row[0]): int(row[1]) for row in await cursor.fetchall()}
+    return {str(row[0]): int(row[1]) for row in rows}, max(oldest, 0.0), effects

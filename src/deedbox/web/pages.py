@@ -34,7 +34,7 @@ _LINE = 72
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
-_MANY_S = 2
+_MANY = 2
 _KIB = 1024
 
 
@@ -51,9 +51,9 @@ def remaining(seconds: float) -> str:
         return "under a minute left" if seconds > 0 else "time is over"
     if seconds < _HOUR_S:
         return f"{int(seconds // _MINUTE_S)} min left"
-    if seconds < _MANY_S * _DAY_S:
+    if seconds < _MANY * _DAY_S:
         hours, minutes = divmod(int(seconds // _MINUTE_S), _MINUTE_S)
-        return f"{hours} h {minutes} min left" if minutes else f"{hours} h left"
+        return f"{hours} h {minutes} min left" if minutes and hours <= _MANY else f"{hours} h left"
     return f"{int(seconds // _DAY_S)} days left"
 
 

@@ -6,3 +6,7 @@ VALUES (%(process_id)s, %(roles)s::text[], %(version)s, %(schema_version)s, %(se
 -- name: forget_process
 -- Say that a process has stopped.
 UPDATE deedbox.process SET stopped_at = deedbox.clock(), seen_at = deedbox.clock() WHERE process_id = %(process_id)s
+
+-- name: touch_process
+-- Say that a process is alive: a real write, which is what readiness asks for.
+UPDATE deedbox.process SET seen_at = deedbox.clock() WHERE process_id = %(process_id)s

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from deedbox.extend.action import Action
 from deedbox.model.identity import Principal
-from deedbox.store import health
-from deedbox.store.health import Figures, PrincipalLine
+from deedbox.store import doctor
+from deedbox.store.doctor import Figures, PrincipalLine
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
 
@@ -16,13 +16,13 @@ __all__ = ["Figures", "PrincipalLine", "people", "read_figures", "undecidable"]
 async def people(pool: Pool, tenant: str) -> list[PrincipalLine]:
     """Everybody of a tenant, people before services."""
     async with autocommit(pool) as connection:
-        return await health.people(connection, tenant)
+        return await doctor.people(connection, tenant)
 
 
 async def read_figures(pool: Pool, tenant: str) -> tuple[Figures, UUID | None]:
     """What waits for somebody, and a job that has no place or two, which must never be; None when there is none."""
     async with autocommit(pool) as connection:
-        return await health.figures(connection, tenant), await health.misplaced(connection)
+        return await doctor.figures(connection, tenant), await doctor.misplaced(connection)
 
 
 def undecidable(actions: Iterable[Action], lines: Iterable[PrincipalLine]) -> dict[str, str]:

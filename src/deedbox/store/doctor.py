@@ -46,7 +46,7 @@ class Figures:
 
 async def server(connection: Connection) -> Server:
     """The server at the other end; works without any schema."""
-    cursor = await connection.execute(statement("health", "server"))
+    cursor = await connection.execute(statement("doctor", "server"))
     row = await cursor.fetchone()
     if row is None:
         raise RuntimeError("the server did not tell its version")
@@ -55,25 +55,25 @@ async def server(connection: Connection) -> Server:
 
 async def roles(connection: Connection) -> frozenset[str]:
     """Those of `deedbox_owner` and `deedbox_app` that are there."""
-    cursor = await connection.execute(statement("health", "roles"))
+    cursor = await connection.execute(statement("doctor", "roles"))
     return frozenset(str(row[0]) for row in await cursor.fetchall())
 
 
 async def people(connection: Connection, tenant: str) -> list[PrincipalLine]:
     """Everybody of a tenant, people first."""
-    cursor = await connection.execute(statement("health", "people"), {"tenant": tenant})
+    cursor = await connection.execute(statement("doctor", "people"), {"tenant": tenant})
     return [PrincipalLine(row[0], row[1], tuple(row[2]), int(row[3]), row[4], row[5]) for row in await cursor.fetchall()]
 
 
 async def figures(connection: Connection, tenant: str) -> Figures:
     """What waits for somebody in a tenant."""
-    cursor = await connection.execute(statement("health", "figures"), {"tenant": tenant})
+    cursor = await connection.execute(statement("doctor", "figures"), {"tenant": tenant})
     row = await cursor.fetchone()
     return Figures(int(row[0]), int(row[1]), int(row[2])) if row else Figures(0, 0, 0)
 
 
 async def misplaced(connection: Connection) -> UUID | None:
     """A job that is in the queue and has ended, or neither; None when every job has exactly one place."""
-    cursor = await connection.execute(statement("health", "misplaced"))
+    cursor = await connection.execute(statement("doctor", "misplaced"))
     row = await cursor.fetchone()
     return None if row is None else UUID(str(row[0]))

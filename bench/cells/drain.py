@@ -1,0 +1,75 @@
+"""Draining: worker processes on a queue full of jobs whose handler does nothing, with everything that settling keeps."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+
+from bench import processor
+from bench.cells import accept, worker
+from bench.child import Child
+from bench.database import Database, Server
+from bench.samples import Sample
+from bench.tally import Tally
+
+SLOTS = 500
+
+
+async def measure(server: Server, jobs: int, processes: int) -> Sample:
+    """Drain `jobs` jobs; timed from the first handler's first line until the last job is settled and out of the queue."""
+    async with server.fresh() as database, AsyncExitStack() as stack:
+        await accept.fill(server, database, jobs)
+        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="deedbox-bench-")))
+        tallies = [Tally(scratch / str(number)) for number in range(processes)]
+        children = [
+            await stack.enter_async_context(Child(worker.MODULE, {"slots": SLOTS, "tally": str(scratch / str(number))}, database.url))
+            for number in range(processes)
+        ]
+        for child in children:
+            await child.hear()
+        await database.settle()
+        pids = [child.pid for child in children]
+        before = processor.read(server.postmaster, pids)
+        for child in children:
+            child.tell("go")
+        end = await _drained(database, tallies, jobs)
+        used = processor.between(before, processor.read(server.postmaster, pids))
+        first = min(at for count, at in (tally.read() for tally in tallies) if count)
+        runs: Counter[int] = Counter()
+        for child in children:
+            child.tell("stop")
+            runs.update(number for number, _ in (await child.hear())["starts"])
+        duplicates, losses = await check(database, jobs, runs)
+    values = {"rate": jobs / (end - first), "cpu_us": used.micros(pids, jobs)}
+    return Sample(f"drain_{processes}", values, jobs, duplicates, losses, used.others)
+
+
+async def _drained(database: Database, tallies: list[Tally], jobs: int) -> float:
+    """The moment when nothing was left in the queue. It is asked only once all handlers have run: asking costs the server."""
+    async with asyncio.timeout(300):
+        while sum(tally.read()[0] for tally in tallies) < jobs:
+            await asyncio.sleep(0.005)
+        while (await database.row("SELECT EXISTS (SELECT FROM deedbox.queue)"))[0]:
+            await asyncio.sleep(0.001)
+    return monotonic()
+
+
+async def check(database: Database, jobs: int, runs: Counter[int]) -> tuple[int, int]:
+    """Handlers that ran twice and journals with too many rows; jobs without exactly one completed result, attempt and history."""
+    again = sum(runs.values()) - len(runs)
+    row = await database.row(
+        """
+        SELECT (SELECT count(*) FROM deedbox.attempt) - (SELECT count(DISTINCT job_id) FROM deedbox.attempt),
+               (SELECT count(*) FROM generate_series(0, %(jobs)s - 1) AS n WHERE NOT EXISTS (
+                    SELECT FROM deedbox.job j JOIN deedbox.result r USING (job_id) JOIN deedbox.attempt a USING (job_id)
+                    WHERE j.idempotency_key = 'job-' || n AND r.state = 'completed' AND r.output ->> 'number' = n::text
+                        AND a.move = 'complete'))
+               + (SELECT count(*) FROM (SELECT FROM deedbox.event GROUP BY job_id HAVING
+                    array_agg(type ORDER BY seq) <> '{job.queued,job.started,job.completed}') AS odd)
+               + (SELECT count(*) FROM deedbox.queue)
+        """,
+        jobs=jobs,
+    )
+    return again + int(row[0]), int(row[1]) + (jobs - len(runs))

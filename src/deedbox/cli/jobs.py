@@ -1,0 +1,150 @@
+"""Jobs at the terminal: the list, one with its story from request to receipt, and cancelling."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table
+from deedbox.cli.session import AsOption, JsonOption, LimitOption, ask_password, person, reader, run
+from deedbox.operate.views import EffectSummary, JobPage, JobView, TimelineEntry
+from deedbox.wiring import Installation
+
+jobs = typer.Typer(no_args_is_help=True, help="Accepted requests, and what became of them.")
+
+IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
+
+DOOR = "cli"
+_LONGEST_DETAIL = 300
+_UNSHOWN = frozenset({
+    "payload", "attempt_id", "call_id", "receipt_id", "probe_id", "digest", "trace", "build", "started_at", "first_sent_at",
+    "verdict_id", "seq", "round",
+})  # fmt: skip
+
+
+@jobs.command("list")
+def jobs_list(
+    action: Annotated[str | None, typer.Option(help="Only jobs of this action.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state, for example awaiting_human.")] = None,
+    limit: LimitOption = 50,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Jobs, newest first."""
+
+    async def work(desk: Installation) -> JobPage:
+        return await desk.views.jobs(reader(desk.settings), action=action, state=state, limit=limit)
+
+    page = run(work)
+    if as_json:
+        show_json(page.jobs)
+        return
+    show_table(
+        ["id", "action", "state", "attempts", "accepted", "last change", "asked by"],
+        [
+            [line.job_id, line.action, line.state, line.attempts, line.created_at, line.updated_at, line.asked_by]
+            for line in page.jobs
+        ],
+        empty="no jobs" if action is None and state is None else "no such jobs",
+        wrap=["action", "asked by"],
+    )
+    if page.cursor is not None:
+        say(f"there are more than {limit}: --limit, --action and --state")
+
+
+@jobs.command("show")
+def jobs_show(job_id: IdArgument, *, as_json: JsonOption = False) -> None:
+    """One job and its timeline: the call, every attempt, the decision, every effect and its receipt."""
+
+    async def work(desk: Installation) -> tuple[JobView, list[TimelineEntry]] | None:
+        principal = reader(desk.settings)
+        job = await desk.views.job(principal, job_id)
+        return None if job is None else (job, await desk.views.timeline(principal, job_id) or [])
+
+    found = run(work)
+    if found is None:
+        raise CommandError("there is no job with this id", Exit.NOT_THERE)
+    job, timeline = found
+    if as_json:
+        show_json({**{field.name: getattr(job, field.name) for field in fields(job)}, "timeline": timeline})
+        return
+    _show_job(job)
+    console().print()
+    _show_timeline(timeline)
+
+
+def _show_job(job: JobView) -> None:
+    error = job.failure or job.last_error
+    show_pairs(
+        [
+            ("job", job.job_id),
+            ("action", f"{job.action} v{job.version}"),
+            ("state", job.state),
+            ("look", "an effect is unknown: deedbox effects list --state unknown" if job.needs_attention else None),
+            ("attempts", f"{job.attempts} of {job.max_attempts}" + (f", round {job.round}" if job.round > 1 else "")),
+            ("next attempt", job.next_attempt_at),
+            ("last error", f"{error.code}: {error.message}" if error else None),
+            *(("document", f"{one.name} ({one.media_type}, {one.size:,} bytes) {one.document_id}") for one in job.documents),
+            *(
+                ("approval", f"{one.approval_id} {one.state}" + (f": {one.reason}" if one.reason else ""))
+                for one in job.approvals
+            ),
+            *(("effect", _effect(one)) for one in job.effects),
+            ("result", json.dumps(job.result, ensure_ascii=False) if job.result is not None else None),
+        ]
+    )
+
+
+def _effect(one: EffectSummary) -> str:
+    receipt = f", receipt {one.provider_id}" if one.provider_id else ""
+    return f"{one.effect_id} {one.connector}:{one.target} {one.state}{receipt}"
+
+
+def _show_timeline(lines: list[TimelineEntry]) -> None:
+    """One line per thing that happened: when, how long after the first, what, and its detail in small print."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("at (UTC)", no_wrap=True, style="dim")
+    table.add_column("after", no_wrap=True, justify="right", style="dim")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("what", no_wrap=True)
+    table.add_column("detail", overflow="fold", style="dim")
+    for line in lines:
+        after = (line.at - lines[0].at).total_seconds()
+        table.add_row(f"{line.at:%m-%d %H:%M:%S}", f"+{after:.3f} s", cell(line.kind), _what(line.what), _detail(line.detail))
+    console().print(table)
+
+
+def _what(what: str) -> Text:
+    """Ends in their colours, so that the eye finds them."""
+    last = what.rpartition(".")[2]
+    return cell(last) if last == what else Text(plain(what), style=cell(last).style)
+
+
+def _detail(detail: Mapping[str, Any]) -> str:
+    """What a person reads of a detail: its words and figures. Hashes and the ids of its own row are there with --json."""
+    payload: Mapping[str, Any] = detail.get("payload") or {}
+    parts = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in {**detail, **payload}.items()
+        if name not in _UNSHOWN and value not in (None, "", [], {})
+    ]
+    text = plain("  ".join(parts))
+    return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"
+
+
+@jobs.command("cancel")
+def jobs_cancel(
+    job_id: IdArgument, who: AsOption, reason: Annotated[str, typer.Option(help="Why, in a sentence; it is kept.")]
+) -> None:
+    """Cancel a job, if nothing of it has left; one that is running is told to stop."""
+    password = ask_password(who)
+
+    async def work(desk: Installation) -> str:
+        return await desk.verbs.cancel_job(await person(desk, who, password), job_id, reason, door=DOOR)
+
+    say("canceled" if run(work) == "canceled" else "it is running and was told to stop")

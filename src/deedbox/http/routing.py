@@ -1,0 +1,201 @@
+"""One path with all its methods, as an ASGI application: who asks, what became of it, and nothing left unread.
+
+Whatever a handler raises becomes a problem. The access log holds the route's template, never the path or the query, in which
+tokens and names travel.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deedbox import telemetry
+from deedbox.http.deps import HttpDeps
+from deedbox.http.problems import internal, problem, unavailable
+from deedbox.model.errors import DeedboxError
+from deedbox.model.identity import Principal
+from deedbox.operate.views import AWAY
+
+Handler = Callable[[Request], Awaitable[Response]]
+KnownHandler = Callable[[Request, Principal], Awaitable[Response]]
+Answer = TypeVar("Answer")
+
+_DRAIN_S = 5.0
+_DRAIN_BYTES = 1 << 30
+_TEMPLATE = "deedbox.template"
+_JOB = "deedbox.job_id"
+
+
+class _Incoming:
+    """The request's messages, and whether they have all been read."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.begun = False
+        self.ended = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self.begun = True
+        self.ended = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> bool:
+        """Read what is left of the body, within bounds, so that a caller who is still sending gets the answer."""
+        size = 0
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while not self.ended and size < _DRAIN_BYTES:
+                    size += len((await self()).get("body", b""))
+        except TimeoutError:
+            return False
+        return self.ended
+
+
+class Endpoint:
+    """All methods of one path. GET answers HEAD as well; any other method is refused with the list of those there are."""
+
+    def __init__(self, template: str, handlers: Mapping[str, Handler]) -> None:
+        """`template` is the path as it is logged and documented."""
+        self._template = template
+        self._handlers = dict(handlers)
+        if "GET" in handlers:
+            self._handlers.setdefault("HEAD", handlers["GET"])
+        self._allow = ", ".join(sorted(self._handlers))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        scope[_TEMPLATE] = self._template
+        incoming = _Incoming(receive)
+        request = Request(scope, incoming)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return
+        if response.status_code >= 400 and not incoming.ended:
+            # A caller that waits for our word before it sends is answered at once; one that sends already is heard out.
+            waits = "expect" in request.headers and not incoming.begun
+            if waits or not await incoming.drain():
+                response.headers["Connection"] = "close"
+        await response(scope, incoming, send)
+
+    async def _answer(self, request: Request) -> Response:
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            refusal = DeedboxError("method_not_allowed", f"This address takes {self._allow}.")
+            return problem(refusal, {"Allow": self._allow})
+        try:
+            return await handler(request)
+        except DeedboxError as error:
+            return problem(error)
+        except ClientDisconnect:
+            raise
+        except AWAY as error:
+            telemetry.log("http").warning("store_away", route=self._template, error=type(error).__name__)
+            return unavailable()
+        except Exception:  # noqa: BLE001 -- whatever it was, the caller gets a problem and the log the rest
+            telemetry.log("http").exception("request_failed", route=self._template)
+            return internal()
+
+
+class AccessLog:
+    """One line for each request, with the route's template; and the last resort for what nobody else caught."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wraps the whole application."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and log its end."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception:  # noqa: BLE001 -- as in Endpoint, for routes that are not ours
+            telemetry.log("http").exception("request_failed", route=_route(scope))
+            if not status:
+                await internal()(scope, receive, noted)
+        finally:
+            fields = {"job_id": scope[_JOB]} if _JOB in scope else {}
+            telemetry.log("http").info(
+                "request",
+                method=scope["method"],
+                route=_route(scope),
+                status=status,
+                duration_ms=round((time.monotonic() - began) * 1000, 1),
+                **fields,
+            )
+
+
+def _route(scope: Scope) -> str:
+    template: str | None = scope.get(_TEMPLATE) or getattr(scope.get("route"), "path", None)
+    return template or ("unmatched" if "endpoint" not in scope else "page")
+
+
+def note_job(request: Request, job_id: object) -> None:
+    """Name the job in the request's line of the log."""
+    request.scope[_JOB] = str(job_id)
+
+
+def route(template: str, **handlers: Handler) -> Route:
+    """A route with a handler per method, by keyword: `GET=…`."""
+    return Route(template, Endpoint(template, handlers), name=template)
+
+
+def known(deps: HttpDeps, handler: KnownHandler) -> Handler:
+    """A handler that is called only with the principal of the request's bearer key; else 401. Cookies are not read."""
+
+    async def run(request: Request) -> Response:
+        given = request.headers.getlist("authorization")
+        scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        if scheme.lower() != "bearer" or not key.strip():
+            return problem(DeedboxError("unauthenticated", "Send an API key as `Authorization: Bearer KEY`."))
+        principal = await deps.resolve_key(key.strip())
+        if principal is None:
+            refusal = DeedboxError("unauthenticated", "The key is unknown, expired or revoked.")
+            return problem(refusal, {"WWW-Authenticate": 'Bearer realm="deedbox", error="invalid_token"'})
+        return await handler(request, principal)
+
+    return run
+
+
+async def patiently(request: Request, deps: HttpDeps, wait_s: float, ask: Callable[[float], Awaitable[Answer]]) -> Answer:
+    """Ask with a wait, given up when the server stops (then asked without one) or when the caller hangs up.
+
+    Raises ClientDisconnect when the caller is gone. The body must have been read.
+    """
+    if wait_s <= 0 or deps.stopping.is_set():
+        return await ask(0)
+    asked = asyncio.ensure_future(ask(wait_s))
+    stopped = asyncio.ensure_future(deps.stopping.wait())
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({asked, stopped, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        if gone.done():
+            raise ClientDisconnect
+    finally:
+        for task in (asked, stopped, gone):
+            task.cancel()
+        await asyncio.gather(asked, stopped, gone, return_exceptions=True)
+    return await ask(0)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,140 @@
+"""Waiting for a job: subscribe first, then read, then wait. A notification makes the next look earlier; the poll is the truth.
+
+No connection is held while waiting, so any number of callers may wait at once.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+from uuid import UUID
+
+from deedbox.model.identity import Principal
+from deedbox.operate.views import OVER, EventPage, JobView, Views
+
+POLL_S = 1.0
+LONGEST_POLL_S = 3.0
+
+
+class Signal(Protocol):
+    """Something that may be woken."""
+
+    async def wait(self, timeout_s: float) -> object:
+        """Return when woken, or after `timeout_s` seconds."""
+        ...
+
+
+class Wakes(Protocol):
+    """Gives out signals by job; deedbox.store.wakeup does."""
+
+    def job(self, job_id: UUID) -> AbstractAsyncContextManager[Signal]:
+        """A signal that is set when something of the job may be new."""
+        ...
+
+
+class NeverWakes:
+    """Stands in where nothing listens: waiters poll."""
+
+    def job(self, job_id: UUID) -> AbstractAsyncContextManager[Signal]:
+        """A signal that is never set."""
+        del job_id
+        return _Silent()
+
+
+class _Silent:
+    async def __aenter__(self) -> "_Silent":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def wait(self, timeout_s: float) -> object:
+        return await asyncio.sleep(timeout_s)
+
+
+class Follow:
+    """Waits for jobs on behalf of principals; what they may see is decided at every look."""
+
+    def __init__(self, views: Views, wakes: Wakes | None = None, *, poll_s: float = POLL_S) -> None:
+        """`poll_s` is how long to wait for a wake before looking all the same; it grows a little while nothing happens."""
+        self._views = views
+        self._wakes: Wakes = wakes or NeverWakes()
+        self._poll_s = poll_s
+
+    async def job(self, principal: Principal, job_id: UUID, wait_s: float) -> JobView | None:
+        """The job as soon as it is over or has begun to wait for a person, at the latest after `wait_s` seconds.
+
+        None where the job is not this principal's to see. Raises DeedboxError unavailable.
+        """
+        deadline = time.monotonic() + wait_s
+        first = await self._views.job(principal, job_id)
+        if first is None or first.is_over or wait_s <= 0:
+            return first
+        held = first.state == "awaiting_human"
+        async with self._wakes.job(job_id) as signal:
+            poll = self._poll_s
+            while True:
+                # Read before the first wait: what happened before the subscription is seen here.
+                pulse = await self._views.pulse(principal, job_id)
+                if pulse is None or _rests(pulse[0], held=held):
+                    break
+                held = held and pulse[0] == "awaiting_human"
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                await signal.wait(min(left, _jittered(poll)))
+                poll = min(poll * 1.3, LONGEST_POLL_S)
+        return await self._views.job(principal, job_id)
+
+    async def page(self, principal: Principal, job_id: UUID, after: int, wait_s: float) -> EventPage | None:
+        """Events after a number, waiting up to `wait_s` seconds for the first of them. None and errors as for `job`."""
+        page = await self._views.events(principal, job_id, after)
+        deadline = time.monotonic() + wait_s
+        if page is None or page.events or page.complete or wait_s <= 0:
+            return page
+        async with self._wakes.job(job_id) as signal:
+            while True:
+                page = await self._views.events(principal, job_id, after)
+                left = deadline - time.monotonic()
+                if page is None or page.events or page.complete or left <= 0:
+                    return page
+                await signal.wait(min(left, _jittered(self._poll_s)))
+
+    async def events(
+        self, principal: Principal, job_id: UUID, after: int, *, quiet_s: float
+    ) -> AsyncGenerator[EventPage | None, None]:
+        """Pages of events after a number until the round is over; None each time `quiet_s` seconds passed without any.
+
+        Ends without a word when the job is not to be seen any longer. Raises DeedboxError unavailable.
+        """
+        async with self._wakes.job(job_id) as signal:
+            poll, spoken = self._poll_s, time.monotonic()
+            while True:
+                page = await self._views.events(principal, job_id, after)
+                if page is None:
+                    return
+                if page.events:
+                    after, poll, spoken = page.next_after, self._poll_s, time.monotonic()
+                    yield page
+                if page.complete:
+                    return
+                if after < page.last_seq:
+                    continue
+                left = spoken + quiet_s - time.monotonic()
+                if left <= 0:
+                    spoken = time.monotonic()
+                    yield None
+                    continue
+                await signal.wait(min(left, _jittered(poll)))
+                poll = min(poll * 1.3, LONGEST_POLL_S)
+
+
+def _rests(state: str, *, held: bool) -> bool:
+    """Whether a waiting caller is answered: the job is over, or has come to wait for a person meanwhile."""
+    return state in OVER or (state == "awaiting_human" and not held)
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter

@@ -1,0 +1,366 @@
+"""What can be asked about jobs: each as it stands, its events, its documents and its whole story.
+
+One rule for every door: a job is seen by whoever asked for it and by people of the tenant who may read. To anybody else it
+does not exist. Drafts of an action whose effects are held are for those people alone.
+"""
+
+import base64
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from deedbox import telemetry
+from deedbox.extend.action import Action
+from deedbox.model.errors import DeedboxError
+from deedbox.model.fingerprint import key_hash
+from deedbox.model.identity import Principal
+from deedbox.model.lifecycle import JOB
+from deedbox.operate.cards import DocumentFile
+from deedbox.store import views as store
+from deedbox.store.pool import Connection, Pool
+from deedbox.store.transaction import autocommit
+from deedbox.store.views import AWAY, JobLine
+
+__all__ = ["AWAY", "Event", "EventPage", "Failed", "JobLine", "JobPage", "JobView", "StoredFile", "TimelineEntry", "Views"]
+
+OVER = frozenset({*JOB.ended, "failed_retryable"})
+"""States that end a round: nothing follows but a new round."""
+
+PAGE = 200
+_MEASURE_EVERY_S = 5.0
+_WITHHELD = {"draft": True, "withheld": True}
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why something failed: the class that decided, a stable code, and a sentence that can be said aloud."""
+
+    failure_class: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSummary:
+    """One approval of a job; times are the database's."""
+
+    approval_id: UUID
+    purpose: str
+    group: str
+    state: str
+    expires_at: datetime
+    decided_at: datetime | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectSummary:
+    """One effect of a job as it stands; `provider_id` is the provider's own id for what it accepted."""
+
+    effect_id: UUID
+    connector: str
+    target: str
+    slot: str
+    state: str
+    attempt: int
+    code: str | None
+    message: str | None
+    provider_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLink:
+    """An upload that the job carries; `size` is in bytes."""
+
+    document_id: UUID
+    name: str
+    media_type: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as it stands, read in one snapshot.
+
+    `attempts` were begun out of `max_attempts` allowed. `result` is set only where the state is completed, `failure` only
+    where it ended otherwise; `last_error` is that of the last attempt that failed. `needs_attention`: an effect is unknown.
+    """
+
+    job_id: UUID
+    action: str
+    version: int
+    state: str
+    round: int
+    attempts: int
+    max_attempts: int
+    last_seq: int
+    cancel_requested: bool
+    needs_attention: bool
+    created_at: datetime
+    updated_at: datetime
+    next_attempt_at: datetime | None
+    progress: Mapping[str, Any] | None
+    partial: Mapping[str, Any] | None
+    last_error: Failed | None
+    failure: Failed | None
+    result: Any
+    done: tuple[Mapping[str, Any], ...]
+    not_done: tuple[Mapping[str, Any], ...]
+    declined: tuple[Mapping[str, Any], ...]
+    approvals: tuple[ApprovalSummary, ...]
+    effects: tuple[EffectSummary, ...]
+    documents: tuple[DocumentLink, ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing follows but a new round."""
+        return self.state in OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of a job's history; `seq` counts from 1 without gaps."""
+
+    event_id: UUID
+    seq: int
+    type: str
+    job_id: UUID
+    round: int
+    attempt_id: UUID | None
+    timestamp: datetime
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events after a number, and the job in the same snapshot. `complete`: these are the last for this round."""
+
+    events: tuple[Event, ...]
+    state: str
+    last_seq: int
+    next_after: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing follows these events but a new round."""
+        return self.state in OVER and self.next_after >= self.last_seq
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One thing that happened to a job: a call, an event, an attempt, an approval, a vote, an effect, a receipt or a probe."""
+
+    at: datetime
+    kind: str
+    what: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An upload with its bytes."""
+
+    name: str
+    media_type: str
+    sha256: bytes
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """A page of jobs, newest first; `cursor` asks for the next one and is None at the end."""
+
+    jobs: tuple[JobLine, ...]
+    cursor: str | None
+
+
+class Views:
+    """Reads jobs as a principal may see them. Every method raises DeedboxError unavailable while the database is away."""
+
+    def __init__(self, pool: Pool, actions: Mapping[str, Action] | None = None) -> None:
+        """`actions` say whose drafts callers may see; where they are not given, callers see none."""
+        self._pool = pool
+        self._actions = actions or {}
+        self._measured_at = -1e9
+
+    async def job(self, principal: Principal, job_id: UUID) -> JobView | None:
+        """The job, or None for one that is unknown, foreign or pruned."""
+        row = await self._read(lambda connection: store.job(connection, _reader(principal), job_id))
+        if row is None:
+            return None
+        view = _view(row)
+        return view if view.partial is None or self._shows_drafts(principal, view.action) else replace(view, partial=None)
+
+    async def pulse(self, principal: Principal, job_id: UUID) -> tuple[str, int] | None:
+        """The job's state and the number of its last event, cheaply; None where `job` would answer None."""
+        return await self._read(lambda connection: store.pulse(connection, _reader(principal), job_id))
+
+    async def events(self, principal: Principal, job_id: UUID, after: int = 0, limit: int = PAGE) -> EventPage | None:
+        """At most `limit` events after the number `after`, in order; None where `job` would answer None.
+
+        Drafts that the principal may not see keep their place, with their content withheld, so that numbers have no gap.
+        """
+        read = await self._read(
+            lambda connection: store.events(connection, _reader(principal), job_id, after=after, limit=limit)
+        )
+        if read is None:
+            return None
+        shown = self._shows_drafts(principal, read.action)
+        found = tuple(
+            Event(
+                event_id=row.event_id,
+                seq=row.seq,
+                type=row.type,
+                job_id=job_id,
+                round=row.round,
+                attempt_id=row.attempt_id,
+                timestamp=row.at,
+                payload=row.payload if shown or row.type != "job.partial" else _WITHHELD,
+            )
+            for row in read.events
+        )
+        return EventPage(found, read.state, read.last_seq, found[-1].seq if found else after)
+
+    async def document(self, principal: Principal, document_id: UUID) -> StoredFile | None:
+        """An upload with its bytes, or None for one that is unknown or of a job that this principal may not see."""
+        row = await self._read(lambda connection: store.document(connection, _reader(principal), document_id))
+        return StoredFile(*row) if row else None
+
+    async def document_file(self, tenant: str, document_id: UUID, principal: Principal) -> DocumentFile | None:
+        """The same for the console, which names the tenant that people log in to."""
+        found = await self.document(principal, document_id) if principal.tenant == tenant else None
+        return DocumentFile(found.name, found.media_type, found.content) if found else None
+
+    async def jobs(
+        self,
+        principal: Principal,
+        *,
+        action: str | None = None,
+        state: str | None = None,
+        key: str | None = None,
+        caller_run: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> JobPage:
+        """A page of the jobs this principal may see, newest first. Raises DeedboxError invalid_parameter."""
+        if state is not None and state not in JOB.states:
+            raise DeedboxError("invalid_parameter", f"A job is one of {', '.join(JOB.states)}.")
+        before = _before(cursor)
+        limit = min(max(limit, 1), PAGE)
+        found = await self._read(
+            lambda connection: store.jobs(
+                connection,
+                _reader(principal),
+                action=action,
+                state=state,
+                key_sha256=None if key is None else key_hash(key),
+                caller_run=caller_run,
+                before=before,
+                limit=limit + 1,
+            )
+        )
+        page = tuple(found[:limit])
+        more = len(found) > limit
+        return JobPage(page, base64.urlsafe_b64encode(page[-1].job_id.bytes).rstrip(b"=").decode() if more else None)
+
+    async def timeline(self, principal: Principal, job_id: UUID) -> list[TimelineEntry] | None:
+        """Everything kept about a job in the order it happened; None where `job` would answer None."""
+        rows = await self._read(lambda connection: store.timeline(connection, _reader(principal), job_id))
+        return [TimelineEntry(*row) for row in rows] or None
+
+    async def measure(self) -> None:
+        """Set the gauges of what waits, at most once in five seconds."""
+        now = time.monotonic()
+        if now - self._measured_at < _MEASURE_EVERY_S:
+            return
+        self._measured_at = now
+        jobs, oldest, effects = await self._read(store.measure)
+        for state in JOB.states:
+            if state not in JOB.ended:
+                telemetry.JOBS.labels(state).set(jobs.get(state, 0))
+        for state in ("pending", "sending", "unknown"):
+            telemetry.EFFECTS_OPEN.labels(state).set(effects.get(state, 0))
+        telemetry.OLDEST_QUEUED.set(oldest)
+
+    def _shows_drafts(self, principal: Principal, action: str) -> bool:
+        if principal.kind == "person" and principal.may("read"):
+            return True
+        known = self._actions.get(action)
+        return known is not None and known.policy.decision != "hold"
+
+    async def _read(self, read: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        try:
+            async with autocommit(self._pool) as connection:
+                return await read(connection)
+        except AWAY as error:
+            raise DeedboxError("unavailable", "The store cannot be reached; try again shortly.", retry_after=1) from error
+
+
+def _reader(principal: Principal) -> store.Reader:
+    sees_all = principal.kind == "person" and principal.may("read")
+    return store.Reader(principal.tenant, UUID(principal.principal_id), sees_all)
+
+
+def _before(cursor: str | None) -> UUID | None:
+    if cursor is None:
+        return None
+    try:
+        return UUID(bytes=base64.b64decode(cursor + "==", altchars=b"-_", validate=True))
+    except ValueError as error:
+        raise DeedboxError("invalid_parameter", "The cursor is not one that a page gave out.") from error
+
+
+def _failed(found: Mapping[str, Any] | None) -> Failed | None:
+    if found is None:
+        return None
+    return Failed(str(found["class"] or "bug"), str(found["code"] or ""), str(found["message"] or ""))
+
+
+def _when(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _view(row: store.JobRow) -> JobView:
+    return JobView(
+        job_id=row.job_id,
+        action=row.action,
+        version=row.version,
+        state=row.state,
+        round=row.round,
+        attempts=row.attempt,
+        max_attempts=row.attempts_allowed,
+        last_seq=row.last_seq,
+        cancel_requested=row.cancel_requested,
+        needs_attention=any(effect["state"] == "unknown" for effect in row.effects),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        next_attempt_at=row.next_attempt_at,
+        progress=row.progress,
+        partial=None if row.state == "completed" else row.partial,
+        last_error=None if row.state == "completed" else _failed(row.failure or row.last_error),
+        failure=_failed(row.failure),
+        result=row.output if row.state == "completed" else None,
+        done=tuple(row.done),
+        not_done=tuple(row.not_done),
+        declined=tuple(row.declined),
+        approvals=tuple(
+            ApprovalSummary(
+                approval_id=UUID(item["approval_id"]),
+                purpose=item["purpose"],
+                group=item["group"],
+                state=item["state"],
+                expires_at=datetime.fromisoformat(item["expires_at"]),
+                decided_at=_when(item["decided_at"]),
+                reason=item["reason"],
+            )
+            for item in row.approvals
+        ),
+        effects=tuple(EffectSummary(**{**item, "effect_id": UUID(item["effect_id"])}) for item in row.effects),
+        documents=tuple(DocumentLink(**{**item, "document_id": UUID(item["document_id"])}) for item in row.documents),
+    )

@@ -1,0 +1,160 @@
+-- name: notify_jobs
+-- Tell whoever follows these jobs that something new is there: their ids by commas, 200 to a notification at most.
+SELECT pg_notify('deedbox_events', string_agg(job_id, ','))
+FROM (SELECT job_id::text, (row_number() OVER () - 1) / 200 AS chunk FROM unnest(%(job_id)s::uuid[]) AS u (job_id)) AS ids
+GROUP BY chunk
+
+-- name: job
+-- One job as a principal may see it, all of it in one snapshot. No row: unknown, foreign or pruned, which nobody can tell apart.
+SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesce(q.round, r.round),
+       coalesce(q.attempt, r.attempt), coalesce(q.attempts_allowed, r.attempts_allowed), coalesce(q.last_seq, r.last_seq),
+       coalesce(q.cancel_requested, false), j.created_at,
+       greatest(q.updated_at, r.ended_at, (
+           SELECT e.at FROM deedbox.event e WHERE e.job_id = j.job_id AND e.seq = coalesce(q.last_seq, r.last_seq))),
+       CASE WHEN q.state = 'queued' AND (q.attempt > 0 OR q.run_at > deedbox.clock()) THEN q.run_at END,
+       (SELECT e.payload FROM deedbox.event e
+        WHERE e.job_id = j.job_id AND e.type = 'job.progress' ORDER BY e.seq DESC LIMIT 1),
+       (SELECT e.payload FROM deedbox.event e
+        WHERE e.job_id = j.job_id AND e.type = 'job.partial' ORDER BY e.seq DESC LIMIT 1),
+       (SELECT jsonb_build_object('class', a.class, 'code', a.code, 'message', a.message) FROM deedbox.attempt a
+        WHERE a.job_id = j.job_id AND a.report = 'ended' AND a.class IS NOT NULL ORDER BY a.ended_at DESC, a.attempt DESC LIMIT 1),
+       CASE WHEN r.code IS NOT NULL THEN jsonb_build_object('class', r.class, 'code', r.code, 'message', r.message) END,
+       r.output, coalesce(r.done, '[]'), coalesce(r.not_done, '[]'), coalesce(r.declined, '[]'),
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'approval_id', a.approval_id, 'purpose', a.purpose, 'group', a.group_name, 'state', a.state,
+            'expires_at', a.expires_at, 'decided_at', a.decided_at, 'reason', a.reason) ORDER BY a.approval_id), '[]')
+        FROM deedbox.approval a WHERE a.job_id = j.job_id),
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'effect_id', e.effect_id, 'connector', e.connector, 'target', e.target, 'slot', e.slot, 'state', e.state,
+            'attempt', e.attempt, 'code', e.code, 'message', e.message, 'provider_id', (
+                SELECT c.provider_id FROM deedbox.receipt c WHERE c.job_id = e.job_id AND c.effect_id = e.effect_id
+                ORDER BY c.receipt_id LIMIT 1)) ORDER BY p.position, e.effect_id), '[]')
+        FROM deedbox.effect e JOIN deedbox.proposal_effect p USING (proposal_effect_id)
+        WHERE e.job_id = j.job_id AND e.kind = 'act'),
+       (SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'document_id', d.document_id, 'name', d.name, 'media_type', d.media_type, 'size', c.size,
+            'sha256', encode(d.sha256, 'hex')) ORDER BY d.document_id), '[]')
+        FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
+        WHERE d.job_id = j.job_id)
+FROM deedbox.job j
+LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
+LEFT JOIN deedbox.result r ON r.job_id = j.job_id
+WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+
+-- name: pulse
+-- The state of a job that a principal may see, and the number of its last event.
+SELECT coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq)
+FROM deedbox.job j
+LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
+LEFT JOIN deedbox.result r ON r.job_id = j.job_id
+WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+
+-- name: events
+-- The events of a job after a number, in order and bounded, with the job's state and last number in the same snapshot. A job
+-- that has nothing newer comes as one row without an event. No row: unknown or foreign.
+SELECT j.action, coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq),
+       e.seq, e.event_id, e.type, e.round, e.attempt_id, e.at, e.payload
+FROM deedbox.job j
+LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
+LEFT JOIN deedbox.result r ON r.job_id = j.job_id
+LEFT JOIN LATERAL (
+    SELECT * FROM deedbox.event WHERE job_id = j.job_id AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
+) AS e ON true
+WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+ORDER BY e.seq
+
+-- name: document
+-- A stored upload, for whoever may see the job that carries it.
+SELECT d.name, d.media_type, d.sha256, c.content
+FROM deedbox.job_document d
+JOIN deedbox.job j ON j.job_id = d.job_id
+JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
+WHERE d.document_id = %(document_id)s AND d.tenant = %(tenant)s AND j.tenant = %(tenant)s
+    AND (j.subject = %(subject)s OR %(sees_all)s)
+
+-- name: jobs
+-- A page of the jobs a principal may see, newest first, below a key. A filter that is null lets everything pass.
+SELECT j.job_id, j.action, coalesce(q.state, r.state), coalesce(q.round, r.round), coalesce(q.attempt, r.attempt),
+       j.created_at, greatest(q.updated_at, r.ended_at), p.name, j.source, j.caller_run
+FROM deedbox.job j
+LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
+LEFT JOIN deedbox.result r ON r.job_id = j.job_id
+LEFT JOIN deedbox.principal p ON p.principal_id = j.subject
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+    AND (%(before)s::uuid IS NULL OR j.job_id < %(before)s)
+    AND (%(action)s::text IS NULL OR j.action = %(action)s)
+    AND (%(state)s::text IS NULL OR coalesce(q.state, r.state) = %(state)s)
+    AND (%(key_sha256)s::bytea IS NULL OR j.key_sha256 = %(key_sha256)s)
+    AND (%(caller_run)s::text IS NULL OR j.caller_run = %(caller_run)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+ORDER BY j.job_id DESC LIMIT %(limit)s
+
+-- name: timeline
+-- Everything that is kept about one job in the order it happened, from the call to the receipts. Replays come as one line.
+WITH j AS (
+    SELECT job_id FROM deedbox.job
+    WHERE job_id = %(job_id)s AND tenant = %(tenant)s AND (subject = %(subject)s OR %(sees_all)s)
+)
+SELECT at, kind, what, detail FROM (
+    SELECT c.called_at AS at, 0 AS rank, 0::bigint AS n, 'call' AS kind, c.status AS what,
+           jsonb_build_object('call_id', c.call_id, 'by', p.name, 'role', c.role, 'source', c.source, 'caller_run', c.caller_run,
+                              'trace', c.trace) AS detail
+    FROM j JOIN deedbox.call c USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
+    WHERE c.status <> 'replayed'
+    UNION ALL
+    SELECT min(c.called_at), 1, 0, 'call', 'replayed', jsonb_build_object('count', count(*), 'last_at', max(c.called_at))
+    FROM j JOIN deedbox.call c USING (job_id) WHERE c.status = 'replayed' HAVING count(*) > 0
+    UNION ALL
+    SELECT e.at, 2, e.seq, 'event', e.type,
+           jsonb_build_object('seq', e.seq, 'round', e.round, 'attempt_id', e.attempt_id, 'payload', e.payload)
+    FROM j JOIN deedbox.event e USING (job_id)
+    UNION ALL
+    SELECT a.ended_at, 3, a.attempt, 'attempt', a.move,
+           jsonb_build_object('attempt_id', a.attempt_id, 'attempt', a.attempt, 'report', a.report, 'worker', a.worker,
+                              'build', a.build, 'started_at', a.started_at, 'class', a.class, 'code', a.code,
+                              'message', a.message, 'model', a.model, 'repairs', a.repairs, 'usage', a.usage)
+    FROM j JOIN deedbox.attempt a USING (job_id)
+    UNION ALL
+    SELECT a.requested_at, 4, 0, 'approval', 'requested',
+           jsonb_build_object('approval_id', a.approval_id, 'group', a.group_name, 'purpose', a.purpose, 'audience', a.audience,
+                              'expires_at', a.expires_at, 'digest', encode(a.digest, 'hex'), 'rule', a.rule)
+    FROM j JOIN deedbox.approval a USING (job_id)
+    UNION ALL
+    SELECT v.voted_at, 5, 0, 'vote', v.decision,
+           jsonb_build_object('approval_id', v.approval_id, 'by', p.name, 'how', v.how, 'digest', encode(v.digest, 'hex'))
+    FROM j JOIN deedbox.approval a USING (job_id) JOIN deedbox.vote v USING (approval_id)
+    LEFT JOIN deedbox.principal p USING (principal_id)
+    UNION ALL
+    SELECT a.decided_at, 6, 0, 'approval', a.state,
+           jsonb_build_object('approval_id', a.approval_id, 'by', p.name, 'how', a.decided_how, 'reason', a.reason)
+    FROM j JOIN deedbox.approval a USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = a.decided_by
+    WHERE a.decided_at IS NOT NULL
+    UNION ALL
+    SELECT c.stored_at, 7, 0, 'receipt', c.source,
+           jsonb_build_object('receipt_id', c.receipt_id, 'effect_id', c.effect_id, 'provider_id', c.provider_id,
+                              'phase', c.phase, 'evidence', c.evidence, 'by', p.name)
+    FROM j JOIN deedbox.receipt c USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = c.by_principal
+    UNION ALL
+    SELECT b.probed_at, 8, 0, 'probe', b.verdict,
+           jsonb_build_object('probe_id', b.probe_id, 'effect_id', b.effect_id, 'evidence', b.evidence, 'by', p.name)
+    FROM j JOIN deedbox.probe b USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = b.by_principal
+    UNION ALL
+    SELECT f.updated_at, 9, 0, 'effect', f.state,
+           jsonb_build_object('effect_id', f.effect_id, 'kind', f.kind, 'connector', f.connector, 'target', f.target,
+                              'slot', f.slot, 'attempt', f.attempt, 'phase', f.phase, 'class', f.class, 'code', f.code,
+                              'message', f.message, 'first_sent_at', f.first_sent_at, 'approval_id', f.approval_id,
+                              'verdict_id', f.verdict_id)
+    FROM j JOIN deedbox.effect f USING (job_id)
+) AS entry ORDER BY at, rank, n
+
+-- name: measure
+-- What waits: jobs by state, and the age in seconds of the oldest that is due.
+SELECT state, count(*), max(extract(epoch FROM deedbox.clock() - run_at)) FILTER (WHERE state = 'queued' AND due)
+FROM deedbox.queue GROUP BY state
+
+-- name: measure_effects
+-- Effects that have not ended, by state.
+SELECT state, count(*) FROM deedbox.effect WHERE state IN ('pending', 'sending', 'unknown') GROUP BY state

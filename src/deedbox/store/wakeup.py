@@ -1,0 +1,152 @@
+"""One connection per process that listens, and the subscribers it wakes.
+
+LISTEN makes a look earlier and is never the truth: subscribers poll as well. After every new connection everybody is woken,
+since what was said in between is lost. The listener sends itself a ping through the database; one that does not come back
+means that the connection, or a pooler behind it, no longer listens, although nothing has failed.
+"""
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
+from uuid import UUID
+from weakref import WeakSet
+
+import psycopg
+from psycopg import Notify, sql
+
+from deedbox.store.pool import Connection, connect
+from deedbox.telemetry import log
+
+QUEUE = "deedbox_queue"
+EVENTS = "deedbox_events"
+OUTBOX = "deedbox_outbox"
+CHANNELS = (QUEUE, EVENTS, OUTBOX)
+
+_PING = "deedbox_ping"
+_LONGEST_WAIT_S = 15.0
+
+
+class Signal(asyncio.Event):
+    """An event that forgets itself when a wait with a time limit returns, so that the next wait waits again."""
+
+    async def wait(self, timeout_s: float | None = None) -> Literal[True]:
+        """Return when woken, or after `timeout_s` seconds; without a limit it is asyncio's own wait, which clears nothing."""
+        if timeout_s is None:
+            return await super().wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await super().wait()
+        self.clear()
+        return True
+
+
+class Wakeup:
+    """Listens on the channels and wakes the subscribers of this process."""
+
+    def __init__(self, url: str, channels: Sequence[str] = CHANNELS, *, ping_s: float = 10.0, answer_s: float = 5.0) -> None:
+        """A ping goes out after `ping_s` seconds of listening and has to be back within `answer_s`."""
+        self._url = url
+        self._channels = tuple(channels)
+        self._ping_s = ping_s
+        self._answer_s = answer_s
+        # A name of this process's own: the ping of one process wakes no other.
+        self._ping = f"{_PING}_{secrets.token_hex(6)}"
+        self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in channels}
+        self._jobs: dict[UUID, set[Signal]] = {}
+        self._listening = asyncio.Event()
+        self._connections = 0
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether a connection listens at this moment, as far as is known."""
+        return self._listening.is_set()
+
+    @property
+    def connections(self) -> int:
+        """How often a connection began to listen; more than one means that it was lost in between."""
+        return self._connections
+
+    async def ready(self) -> None:
+        """Wait until a connection listens."""
+        await self._listening.wait()
+
+    def event(self, channel: str) -> Signal:
+        """A signal of the caller's own that is set at every notification on the channel. Raises KeyError for an unknown one."""
+        signal = Signal()
+        self._events[channel].add(signal)
+        return signal
+
+    @asynccontextmanager
+    async def job(self, job_id: UUID) -> AsyncIterator[Signal]:
+        """A signal that is set when something of this job is new. Subscribe first, then read, then wait."""
+        signal = Signal()
+        self._jobs.setdefault(job_id, set()).add(signal)
+        try:
+            yield signal
+        finally:
+            subscribers = self._jobs[job_id]
+            subscribers.discard(signal)
+            if not subscribers:
+                del self._jobs[job_id]
+
+    async def run(self) -> None:
+        """Listen until cancelled, through every restart of the database."""
+        failures = 0
+        while True:
+            started = time.monotonic()
+            try:
+                await self._listen()
+            except (psycopg.Error, OSError, TimeoutError) as error:
+                log("wakeup").warning("listener_lost", error=type(error).__name__)
+            finally:
+                self._listening.clear()
+            failures = 1 if time.monotonic() - started > _LONGEST_WAIT_S else failures + 1
+            ceiling = min(_LONGEST_WAIT_S, 0.1 * 2.0 ** min(failures, 10))
+            await asyncio.sleep(ceiling * random.uniform(0.5, 1.0))  # noqa: S311 -- jitter
+
+    async def _listen(self) -> None:
+        connection = await connect(self._url, "wakeup", prepare=False)
+        try:
+            for channel in (*self._channels, self._ping):
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            self._connections += 1
+            self._listening.set()
+            self._wake_all()
+            while True:
+                async for notify in connection.notifies(timeout=self._ping_s):
+                    self._take(notify)
+                await self._prove(connection)
+        finally:
+            await connection.close()
+
+    async def _prove(self, connection: Connection) -> None:
+        """Send a ping and wait for it. Raises TimeoutError when it does not come back."""
+        async with asyncio.timeout(self._answer_s):
+            await connection.execute("SELECT pg_notify(%s, '')", [self._ping])
+            back = False
+            while not back:
+                async for notify in connection.notifies(stop_after=1):
+                    back = back or notify.channel == self._ping
+                    self._take(notify)
+
+    def _take(self, notify: Notify) -> None:
+        for signal in self._events.get(notify.channel, ()):
+            signal.set()
+        if notify.channel != EVENTS:
+            return
+        for text in notify.payload.split(","):
+            try:
+                job_id = UUID(text)
+            except ValueError:
+                continue
+            for signal in self._jobs.get(job_id, ()):
+                signal.set()
+
+    def _wake_all(self) -> None:
+        for signals in (*self._events.values(), *self._jobs.values()):
+            for signal in signals:
+                signal.set()
