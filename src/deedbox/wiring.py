@@ -11,16 +11,20 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from deedbox import __version__, embedded, telemetry
-from deedbox.access.resolve import KeyCache
+from deedbox.access.resolve import KeyCache, resolve_key
+from deedbox.access.sessions import ABSOLUTE_S, LoginGuard, login, resolve_session
 from deedbox.connectors.read import TargetReader
 from deedbox.connectors.settings import Bindable
 from deedbox.dispatch.loop import Dispatcher
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
+from deedbox.http.app import make_app
+from deedbox.http.deps import HttpDeps, Limits, LoggedIn
 from deedbox.intake.submit import Intake
+from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
@@ -31,12 +35,17 @@ from deedbox.store.ids import IdSource
 from deedbox.store.migrate import SchemaError, applied, migrate, newest, require_current
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool, connect, make_pool
-from deedbox.store.process import forget_process, keep_process
+from deedbox.store.process import forget_process, keep_process, touch_process
 from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 from deedbox.sweep.service import Sweep
-from deedbox.worker.execute import Models
-from deedbox.worker.loop import Worker, WorkerSettings
+from deedbox.web.routes import WebDeps
+from deedbox.web.routes import routes as web_routes
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from deedbox.worker.execute import Models
 
 Role = Literal["api", "worker", "dispatch", "sweep"]
 ALL_ROLES: tuple[Role, ...] = ("api", "worker", "dispatch", "sweep")
@@ -120,7 +129,7 @@ class Installation:
     keys: KeyCache
     name: str
     reader: TargetReader
-    models: Models | None
+    models: "Models | None"
 
 
 @asynccontextmanager
@@ -189,7 +198,7 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> Models | None:
+async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> "Models | None":
     if settings.model_base_url is None or settings.model_name is None:
         return None
     # Imported late: it brings the whole of the model library, which takes seconds and is needed only here.
@@ -225,11 +234,66 @@ async def _unregister(pool: Pool, name: str) -> None:
         await forget_process(connection, name)
 
 
+def make_asgi(installation: Installation) -> "ASGIApp":
+    """The HTTP face with its pages, over what this process has open."""
+    settings, pool = installation.settings, installation.pool
+    guard = LoginGuard()
+
+    async def who(bearer: str) -> Principal | None:
+        principal = await resolve_key(pool, bearer, installation.keys)
+        if principal is None and not bearer.startswith("dbx_"):
+            session = await resolve_session(pool, bearer)
+            principal = session.principal if session else None
+        return principal
+
+    async def log_in(name: str, password: str, peer: str) -> LoggedIn | None:
+        opened_session = await login(pool, settings.tenant, name, password, guard=guard, peer=peer)
+        if opened_session is None:
+            return None
+        return LoggedIn(opened_session.token, ABSOLUTE_S, opened_session.principal)
+
+    async def ready() -> dict[str, str]:
+        async with asyncio.timeout(2), autocommit(pool) as connection:
+            await touch_process(connection, installation.name)
+        return {}
+
+    pages = WebDeps(
+        pool=pool,
+        public_url=settings.public_url,
+        tenant=settings.tenant,
+        card=installation.approvals.card,
+        decide=installation.approvals.decide,
+        inbox=installation.approvals.inbox,
+        document=installation.views.document_file,
+        guard=guard,
+    )
+    return make_app(
+        HttpDeps(
+            app=installation.app,
+            intake=installation.intake,
+            views=installation.views,
+            resolve_key=who,
+            verbs=installation.verbs,
+            approvals=installation.approvals,
+            public_url=settings.public_url,
+            login=log_in,
+            wakeup=installation.wakeup,
+            limits=Limits(json_bytes=settings.max_json_bytes, upload_bytes=settings.max_upload_bytes),
+            extra_routes=tuple(web_routes(pages)),
+            ready=ready,
+            refused=installation.intake.journal_refusal,
+        )
+    )
+
+
 async def run_roles(installation: Installation, roles: Sequence[Role], stop: asyncio.Event) -> None:
     """Run the loops until `stop` is set; a loop that dies takes the process down with it, never silently."""
     settings = installation.settings
     loops: dict[Role, Any] = {}
     if "worker" in roles:
+        # Imported late, as in `_models`: a command that only asks must not wait for the model library.
+        from deedbox.worker.loop import Worker, WorkerSettings  # noqa: PLC0415
+
         loops["worker"] = Worker(
             url=installation.database.url,
             pool=installation.pool,

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import re
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -266,3 +267,17 @@ async def linked_approval(site: Console, asked_by: str, token: str, card: Approv
 
 
 VOTES = (VoteLine("Ada", "approve", DECIDED),)
+
+
+def field_of(page: str, name: str) -> str:
+    """The value of a hidden field."""
+    found = re.search(rf'name="{name}" value="([^"]*)"', page)
+    assert found, f"the page has no field {name}"
+    return found[1]
+
+
+async def log_in(client: httpx2.AsyncClient, name: str = "Ada", password: str = PASSWORD, next_: str = "/") -> httpx2.Response:
+    """Fill in and send the login form as a browser would."""
+    page = await client.get("/login", params={"next": next_})
+    form = {"csrf": field_of(page.text, "csrf"), "next": field_of(page.text, "next"), "name": name, "password": password}
+    return await client.post("/login", data=form)

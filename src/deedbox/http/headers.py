@@ -114,6 +114,13 @@ def path_id(request: Request, name: str, thing: str) -> UUID:
     return UUID(text)
 
 
+def parameter_id(text: str, name: str) -> UUID:
+    """An id from a query parameter. Raises DeedboxError invalid_parameter."""
+    if not _UUID.fullmatch(text):
+        raise _bad_parameter(name, "an id")
+    return UUID(text)
+
+
 def no_such(thing: str) -> DeedboxError:
     """The one answer for unknown and foreign ids."""
     return DeedboxError("not_found", f"There is no such {thing}, or it is not yours.")

@@ -24,10 +24,11 @@ from deedbox.model.values import storable_text
 
 INPUT = "input"
 _LONGEST_NAME = 255
+_LONGEST_BOUNDARY = 70  # RFC 2046
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MEDIA_TYPE = re.compile(r"[!-~]+/[!-~][ -~]*")
-# The parser repeats bytes of the body in its warnings; they do not belong into a log.
-_SILENT = logging.Logger("deedbox.multipart", logging.CRITICAL + 1)
+# The parser repeats bytes of the body in its warnings; they do not belong into a log, so this logger is nobody's child.
+_SILENT = logging.Logger("deedbox.multipart", logging.CRITICAL + 1)  # noqa: LOG001
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,12 @@ class _Reader:
             raise _broken("Every part needs `Content-Disposition: form-data` with a name.")
         if part.headers.get(b"content-transfer-encoding", b"binary").strip().lower() not in {b"binary", b"8bit", b"7bit"}:
             raise _broken("Parts are taken as they are, without a transfer encoding.")
-        part.name = _readable(options[b"name"])
+        part.name = _name(options[b"name"])
         if not part.name.strip() or len(part.name) > _LONGEST_NAME:
             raise _refused("", "name", f"a part's name has 1 to {_LONGEST_NAME} characters")
         _check_text(part.name, part.name, "the name of a part")
         if b"filename" in options:
-            part.file = _file_name(part.name, _readable(options[b"filename"]))
+            part.file = _file_name(part.name, _name(options[b"filename"]))
         part.media_type = part.headers.get(b"content-type", b"").decode("latin-1").strip()
         if part.media_type and (not _MEDIA_TYPE.fullmatch(part.media_type) or len(part.media_type) > _LONGEST_NAME):
             raise _refused(part.name, "media_type", "the part's media type cannot be read")
@@ -133,8 +134,8 @@ async def read_form(request: Request, options: Mapping[str, str], limits: Limits
     invalid_value and invalid_input with a pointer, invalid_json for an `input` part that is none.
     """
     boundary = options.get("boundary", "")
-    if not 1 <= len(boundary) <= 70 or not boundary.isascii():
-        raise _broken("The media type names no boundary of 1 to 70 characters.")
+    if not 1 <= len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
+        raise _broken(f"The media type names no boundary of 1 to {_LONGEST_BOUNDARY} characters.")
     reader = _Reader(limits)
     try:
         parser = MultipartParser(boundary, cast("Any", reader.callbacks()))
@@ -218,7 +219,12 @@ def _file_name(name: str, given: str) -> str:
 
 def _readable(raw: bytes) -> str:
     """The text; bytes that are not UTF-8 become lone surrogates, which the check finds and names."""
-    return raw.replace(b"%22", b'"').decode("utf-8", "surrogateescape") if len(raw) < 1024 else raw.decode("utf-8", "surrogateescape")
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _name(raw: bytes) -> str:
+    """A name as browsers write it: they spell a quotation mark %22 and escape nothing else that is allowed here."""
+    return _readable(raw.replace(b"%22", b'"'))
 
 
 def _check_text(name: str, text: str, what: str) -> None:

@@ -29,7 +29,7 @@ def problem(error: DeedboxError, headers: Mapping[str, str] | None = None) -> Re
     sent = {"Cache-Control": "no-store", **(headers or {})}
     if error.retry_after is not None:
         sent["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    if code.status == 401:
+    if error.code == "unauthenticated":
         sent.setdefault("WWW-Authenticate", 'Bearer realm="deedbox"')
     # ASCII alone: whatever a detail repeats of the input can be sent.
     return Response(json.dumps(body).encode(), code.status, sent, MEDIA_TYPE)

@@ -7,6 +7,7 @@ tokens and names travel.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -77,7 +78,7 @@ class Endpoint:
             response = await self._answer(request)
         except ClientDisconnect:
             return
-        if response.status_code >= 400 and not incoming.ended:
+        if response.status_code >= HTTPStatus.BAD_REQUEST and not incoming.ended:
             # A caller that waits for our word before it sends is answered at once; one that sends already is heard out.
             waits = "expect" in request.headers and not incoming.begun
             if waits or not await incoming.drain():

@@ -87,7 +87,7 @@ class Intake:
             job = await self._prepare(request)
             answer = await self._put(job, request.principal)
         except DeedboxError as error:
-            await self._journal_refusal(request, error)
+            await self.journal_refusal(request, error)
             raise
         except UNREACHABLE as error:
             raise DeedboxError("unavailable", "The store cannot be reached; nothing was stored.", retry_after=1) from error
@@ -272,7 +272,8 @@ class Intake:
     async def _single(self, job: store.NewJob) -> bool:
         return (await self._flush([job]))[0]
 
-    async def _journal_refusal(self, request: Request, error: DeedboxError) -> None:
+    async def journal_refusal(self, request: Request, error: DeedboxError) -> None:
+        """Keep a refused call in the journal; never raises: what is refused stays refused when the store is away."""
         telemetry.REFUSED.labels(error.code).inc()
         call = store.Call(
             call_id=self._ids.new(),

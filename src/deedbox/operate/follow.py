@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, Self
 from uuid import UUID
 
 from deedbox.model.identity import Principal
@@ -44,7 +44,7 @@ class NeverWakes:
 
 
 class _Silent:
-    async def __aenter__(self) -> "_Silent":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 from uuid import UUID
@@ -81,7 +81,7 @@ class Wakeup:
         return signal
 
     @asynccontextmanager
-    async def job(self, job_id: UUID) -> AsyncIterator[Signal]:
+    async def job(self, job_id: UUID) -> AsyncGenerator[Signal]:
         """A signal that is set when something of this job is new. Subscribe first, then read, then wait."""
         signal = Signal()
         self._jobs.setdefault(job_id, set()).add(signal)

@@ -23,7 +23,7 @@ from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
 from deedbox.worker.held import Held
-from deedbox.worker.model_call import ModelCall, ModelFailure
+from deedbox.worker.model_result import ModelCall, ModelFailure
 
 
 class Reader(Protocol):

@@ -1,0 +1,57 @@
+"""The HTTP application: its routes, what becomes of what they do not take, and its description."""
+
+import json
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from deedbox import __version__
+from deedbox.http.deps import HttpDeps
+from deedbox.http.events import Events
+from deedbox.http.health import Health
+from deedbox.http.jobs import Jobs
+from deedbox.http.openapi import document
+from deedbox.http.operators import Operators
+from deedbox.http.problems import from_router
+from deedbox.http.routing import AccessLog, route
+from deedbox.operate.follow import Follow
+
+
+def make_app(deps: HttpDeps) -> ASGIApp:
+    """The application over its dependencies. Ours are plain Starlette routes, which FastAPI does not slow down.
+
+    To be served by uvicorn with `access_log=False`: its lines would hold paths and queries. Wire `deps.stopping` to the
+    server's end, so that streams and waits let go.
+    """
+    follow = Follow(deps.views, deps.wakeup)
+    described = json.dumps(
+        document(deps.app.actions.values(), version=__version__, base_url=deps.base_url, login=deps.login is not None)
+    ).encode()
+
+    async def openapi(_request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    routes: list[BaseRoute] = [
+        *Jobs(deps, follow).routes(),
+        *Events(deps, follow).routes(),
+        *Operators(deps).routes(),
+        *Health(deps).routes(),
+        route("/api/openapi.json", GET=openapi),
+        *deps.extra_routes,
+    ]
+    app = FastAPI(
+        title="Deedbox",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=routes,
+        exception_handlers={HTTPException: from_router},
+    )
+    app.add_middleware(AccessLog)
+    return app

@@ -1,0 +1,136 @@
+"""A job's history as it grows: server-sent events, or pages of JSON for who asks for that."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute
+
+from deedbox import telemetry
+from deedbox.http import headers
+from deedbox.http.deps import HttpDeps
+from deedbox.http.jobs import answer, plain
+from deedbox.http.routing import known, note_job, patiently, route
+from deedbox.model.errors import DeedboxError
+from deedbox.model.identity import Principal
+from deedbox.operate.follow import Follow
+from deedbox.operate.views import AWAY, Event, EventPage
+
+SSE = "text/event-stream"
+_RETRY_MS = 2000
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def envelope(event: Event) -> dict[str, Any]:
+    """An event as every subscriber gets it."""
+    return plain(event)
+
+
+def frame(event: Event) -> bytes:
+    """An event as a server-sent one; its number is what a client resumes after."""
+    data = json.dumps(envelope(event), ensure_ascii=False, separators=(",", ":"))
+    return f"id: {event.seq}\nevent: {event.type}\ndata: {data}\n\n".encode()
+
+
+def _weight(accept: str, wanted: str) -> float:
+    """The quality an Accept header gives to a media type (RFC 9110), 0 where it does not name it."""
+    for part in accept.split(","):
+        name, *parameters = (item.strip().lower() for item in part.split(";"))
+        if name == wanted:
+            quality = next((item[2:] for item in parameters if item.startswith("q=")), "1")
+            try:
+                return float(quality)
+            except ValueError:
+                return 0.0
+    return 0.0
+
+
+class Events:
+    """The handler of events."""
+
+    def __init__(self, deps: HttpDeps, follow: Follow) -> None:
+        """`follow` waits for events."""
+        self._deps = deps
+        self._follow = follow
+
+    def routes(self) -> list[BaseRoute]:
+        """The one route."""
+        return [route("/api/jobs/{job_id}/events", GET=known(self._deps, self.events))]
+
+    async def events(self, request: Request, principal: Principal) -> Response:
+        """GET /api/jobs/{id}/events: from after `Last-Event-ID`, else `?after=N`, else from the beginning."""
+        job_id = headers.path_id(request, "job_id", "job")
+        note_job(request, job_id)
+        accept = ",".join(request.headers.getlist("accept"))
+        as_json = _weight(accept, "application/json") > _weight(accept, SSE)
+        last = None if as_json else headers.one_header(request, "Last-Event-ID")
+        if last:
+            after = headers.number(last, "Last-Event-ID", header=True)
+        else:
+            after = headers.number(request.query_params.get("after", "0"), "after")
+        wait_s = headers.seconds(request, "wait") if as_json and request.method == "GET" else 0.0
+        page = await patiently(
+            request, self._deps, wait_s, lambda seconds: self._follow.page(principal, job_id, after, seconds)
+        )
+        if page is None:
+            raise headers.no_such("job")
+        if as_json:
+            return answer(
+                {
+                    "events": [envelope(event) for event in page.events],
+                    "next_after": page.next_after,
+                    "state": page.state,
+                    "complete": page.complete,
+                }
+            )
+        if page.complete and not page.events:
+            # The client that reconnects after the end is told to stop doing so.
+            return Response(status_code=204, headers=_HEADERS)
+        if request.method == "HEAD":
+            return Response(headers=_HEADERS, media_type=SSE)
+        return StreamingResponse(self._stream(request, principal, page, after), headers=_HEADERS, media_type=SSE)
+
+    async def _stream(self, request: Request, principal: Principal, first: EventPage, after: int) -> AsyncIterator[bytes]:
+        """The frames: those read already, then what follows. A failure ends the stream, and the client resumes."""
+        yield f"retry: {_RETRY_MS}\n\n".encode()
+        for event in first.events:
+            yield frame(event)
+        if first.complete:
+            return
+        job_id = headers.path_id(request, "job_id", "job")
+        after = max(after, first.next_after)
+        follow = self._follow.events(principal, job_id, after, quiet_s=self._deps.keep_alive_s)
+        stopped = asyncio.ensure_future(self._deps.stopping.wait())
+        try:
+            while True:
+                page = asyncio.ensure_future(anext(follow, False))
+                try:
+                    await asyncio.wait({page, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                    if not page.done():
+                        return
+                finally:
+                    if not page.done():
+                        page.cancel()
+                        await asyncio.gather(page, return_exceptions=True)
+                found = page.result()
+                if found is False:
+                    return
+                if found is None:
+                    if await self._still(request) is None:
+                        return
+                    yield b": keep-alive\n\n"
+                    continue
+                for event in found.events:
+                    yield frame(event)
+        except (DeedboxError, *AWAY) as error:
+            telemetry.log("http").warning("stream_ended", job_id=str(job_id), error=type(error).__name__)
+        finally:
+            stopped.cancel()
+            await follow.aclose()
+
+    async def _still(self, request: Request) -> Principal | None:
+        """Whether the key that opened the stream is still good: a stream outlives no revocation by much."""
+        return await self._deps.resolve_key(request.headers["authorization"].partition(" ")[2].strip())

@@ -1,0 +1,211 @@
+"""The OpenAPI document: one path per action with its schemas, and the routes beside them."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from deedbox.extend.action import Action
+from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
+from deedbox.model.errors import CODES
+
+_REF = "#/components/schemas/{model}"
+_OURS = (DecisionBody, EffectBody, LoginBody, SwitchBody)
+
+
+def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
+    """The document for these actions."""
+    actions = sorted(actions, key=lambda action: action.name)
+    inputs = [(action.input_model, "validation") for action in actions]
+    outputs = [(action.output_model, "serialization") for action in actions]
+    ours = [(model, "validation") for model in _OURS]
+    refs: Any
+    refs, found = models_json_schema([*inputs, *outputs, *ours], ref_template=_REF)  # pyright: ignore[reportArgumentType]
+    schemas: dict[str, Any] = {**found.get("$defs", {}), **_SCHEMAS}
+    paths: dict[str, Any] = {}
+    for action in actions:
+        given = refs[action.input_model, "validation"]
+        shown = refs[action.output_model, "serialization"]
+        paths[f"/api/actions/{action.name}/jobs"] = {"post": _accept(action, given, shown, schemas)}
+    paths |= _paths({model.__name__: refs[model, "validation"] for model in _OURS}, login=login)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Deedbox", "version": version},
+        "servers": [{"url": base_url}],
+        "security": [{"key": []}],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    needs_key = action.key_rule == "require"
+    return {
+        "operationId": action.name,
+        "summary": action.title,
+        "description": f"Version {action.version}. Roles: {', '.join(sorted(action.roles))}.",
+        "parameters": [
+            _header("Idempotency-Key", "Quoted or bare; one key is one job.", needed=needs_key, longest=255),
+            _header("Prefer", "`wait=N` (at most 25) or `respond-async`."),
+            _header("traceparent", "W3C Trace Context."),
+            _header("Deedbox-Caller-Run", "The caller's own run id.", longest=200),
+        ],
+        "requestBody": {"required": True, "content": _content(action, given, schemas)},
+        "responses": {
+            "200": _json("It ended within the wait.", {"allOf": [_ref("Job"), {"properties": {"result": shown}}]}),
+            "202": _json("The job is stored, or was by an earlier delivery of the key.", _ref("Accepted")),
+            **_problems("400", "401", "403", "404", "410", "413", "415", "422", "429", "500", "503"),
+        },
+    }
+
+
+def _content(action: Action, given: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """JSON where no document is needed, and a form where one can be sent."""
+    fields = action.document_fields
+    if not fields:
+        return {"application/json": {"schema": given}}
+    form = deepcopy(schemas[given["$ref"].rsplit("/", 1)[1]])
+    file = {"type": "string", "format": "binary"}
+    for name, many in fields.items():
+        form["properties"][name] = {"type": "array", "items": file} if many else file
+    schemas[f"{action.name}_form"] = form
+    content: dict[str, Any] = {"multipart/form-data": {"schema": _ref(f"{action.name}_form")}}
+    if not set(fields) & set(form.get("required", [])):
+        bare = deepcopy(form)
+        for name in fields:
+            del bare["properties"][name]
+        schemas[f"{action.name}_json"] = bare
+        content["application/json"] = {"schema": _ref(f"{action.name}_json")}
+    return content
+
+
+def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
+    job, effect, approval = _id("job_id"), _id("effect_id"), _id("approval_id")
+    verb = {"name": "verb", "in": "path", "required": True, "schema": {"type": "string"}}
+    wait = {"name": "wait", "in": "query", "schema": {"type": "number", "minimum": 0, "maximum": 25}}
+    after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    paths = {
+        "/api/jobs": {"get": _read("list_jobs", "Jobs, newest first.")},
+        "/api/jobs/{job_id}": {"get": _read("show_job", "A job as it stands.", job, wait, schema=_ref("Job"))},
+        "/api/jobs/{job_id}/events": {"get": _read("follow_job", "Events: SSE, or pages of JSON.", job, after, wait)},
+        "/api/jobs/{job_id}/cancel": {"post": _change("cancel_job", "Cancel a job.", job, schema=None)},
+        "/api/documents/{document_id}": {"get": _read("read_document", "A stored upload.", _id("document_id"))},
+        "/api/approvals": {"get": _read("list_approvals", "What waits for a person.")},
+        "/api/approvals/{approval_id}": {"get": _read("show_approval", "One approval with its digest.", approval)},
+        "/api/approvals/{approval_id}/decision": {
+            "post": _change("decide_approval", "Decide; for persons.", approval, schema=ours["DecisionBody"])
+        },
+        "/api/switch": {
+            "get": _read("show_switch", "Both halves of the switch."),
+            "put": _change("turn_switch", "Turn the database's half.", schema=ours["SwitchBody"]),
+        },
+        "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
+        "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
+        "/api/effects/{effect_id}/{verb}": {
+            "post": _change("settle_effect", "Settle an effect.", effect, verb, schema=ours["EffectBody"])
+        },
+    }
+    if login:
+        opened = _change("log_in", "A personal key for a name and a password.", schema=ours["LoginBody"])
+        paths["/api/login"] = {"post": {**opened, "security": []}}
+    return paths
+
+
+def _read(name: str, summary: str, *parameters: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": list(parameters),
+        "responses": {"200": _json(summary, schema or {}), **_problems("400", "401", "403", "404", "500", "503")},
+    }
+
+
+def _change(name: str, summary: str, *parameters: dict[str, Any], schema: dict[str, Any] | None) -> dict[str, Any]:
+    found = _read(name, summary, *parameters)
+    found["responses"] |= _problems("409", "413", "415")
+    if schema is not None:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return found
+
+
+def _id(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+
+
+def _header(name: str, description: str, *, needed: bool = False, longest: int | None = None) -> dict[str, Any]:
+    schema = {"type": "string", **({"maxLength": longest} if longest else {})}
+    return {"name": name, "in": "header", "required": needed, "description": description, "schema": schema}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": _REF.format(model=name)}
+
+
+def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _problems(*statuses: str) -> dict[str, Any]:
+    codes = {status: [name for name, code in CODES.items() if str(code.status) == status] for status in statuses}
+    return {
+        status: {
+            "description": f"Codes: {', '.join(names)}.",
+            "content": {"application/problem+json": {"schema": _ref("Problem")}},
+        }
+        for status, names in codes.items()
+    }
+
+
+_TEXT = {"type": "string"}
+_SCHEMAS: dict[str, Any] = {
+    "Accepted": {
+        "type": "object",
+        "required": ["job_id", "status", "status_url", "events_url"],
+        "properties": {
+            "job_id": {"type": "string", "format": "uuid"},
+            "status": _TEXT,
+            "status_url": {"type": "string", "format": "uri"},
+            "events_url": {"type": "string", "format": "uri"},
+        },
+    },
+    "Job": {
+        "type": "object",
+        "required": ["job_id", "action", "state", "round", "attempts", "max_attempts", "created_at", "updated_at"],
+        "properties": {
+            "job_id": {"type": "string", "format": "uuid"},
+            "action": _TEXT,
+            "state": _TEXT,
+            "round": {"type": "integer"},
+            "attempts": {"type": "integer"},
+            "max_attempts": {"type": "integer"},
+            "progress": {"type": ["object", "null"]},
+            "partial": {"type": ["object", "null"]},
+            "last_error": {"type": ["object", "null"]},
+            "failure": {"type": ["object", "null"]},
+            "needs_attention": {"type": "boolean"},
+            "approvals": {"type": "array", "items": {"type": "object"}},
+            "effects": {"type": "array", "items": {"type": "object"}},
+            "documents": {"type": "array", "items": {"type": "object"}},
+            "created_at": {"type": "string", "format": "date-time"},
+            "updated_at": {"type": "string", "format": "date-time"},
+            "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
+        },
+    },
+    "Problem": {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "code", "retryable", "errors"],
+        "properties": {
+            "type": _TEXT,
+            "title": _TEXT,
+            "status": {"type": "integer"},
+            "detail": _TEXT,
+            "code": {"type": "string", "enum": sorted(CODES)},
+            "retryable": {"type": "boolean"},
+            "errors": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"pointer": _TEXT, "rule": _TEXT, "message": _TEXT}},
+            },
+        },
+    },
+}
