@@ -59,4 +59,4 @@ def order(number: str) -> str:
     line = '{"article":"bracket 40 mm, galvanised","amount":12,"price":3.45}'
     text = "Please deliver to the back entrance; the yard closes at four and the porter has the key to the gate. " * 5
     head = f'{{"number":{number},"customer":"Ödön Szabó & Töchter, Werkstatt Süd","language":"de","lines":['
-    return head + ",".join([line] * 5) + f'],"text":"{text.strip()}"}}'
+    return head + ",".join([line] * 6) + f'],"text":"{text.strip()}"}}'

@@ -97,7 +97,9 @@ class Server:
     async def settings(self) -> dict[str, str]:
         """The settings that decide what a commit costs."""
         async with self._administrator() as administrator:
-            cursor = await administrator.execute("SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s)", [list(_SHOWN)])
+            cursor = await administrator.execute(
+                "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s)", [list(_SHOWN)]
+            )
             return {str(name): str(value) for name, value in await cursor.fetchall()}
 
     @asynccontextmanager

@@ -100,11 +100,15 @@ def _say(sample: Sample) -> None:
 
 def main() -> int:
     """Measure, print, keep; the exit code is 1 where a job was lost or run twice."""
-    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3; with --quick 1)")
     parser.add_argument("--quick", action="store_true", help="about a minute, to see that it works; kept as quick.json alone")
     parser.add_argument("--only", default=",".join(GROUPS), help=f"some of {','.join(GROUPS)}; kept as quick.json alone")
-    parser.add_argument("--write-docs", action="store_true", help="measure nothing: put the newest results into docs/performance.md")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="measure nothing: put the newest results into docs/performance.md"
+    )
     given = parser.parse_args()
     if given.write_docs:
         print(f"docs/performance.md now shows {report.write_docs().name}")

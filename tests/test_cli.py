@@ -108,6 +108,10 @@ def refused(ended: Ended, code: int, words: str) -> None:
     assert words in ended.err
 
 
+def untouched(folder: Path) -> bool:
+    return not list(folder.iterdir())
+
+
 # People and keys -------------------------------------------------------------------------------------------------------
 
 
@@ -196,7 +200,7 @@ async def test_a_database_that_is_away_or_without_schema_ends_with_3(tmp_path: P
 
 async def test_a_list_in_the_wrong_place_makes_nothing(tmp_path: Path) -> None:
     refused(await Cli(None, tmp_path, {})("jobs", "list"), 3, "DEEDBOX_STATE")
-    assert not any(tmp_path.glob("**/*"))
+    assert untouched(tmp_path)
 
 
 async def test_an_app_that_is_not_there_is_told_in_one_line(cli: Cli) -> None:
@@ -229,7 +233,7 @@ async def test_the_audit_is_whole_until_somebody_changes_it(cli: Cli, database: 
     refused(await cli("audit", "verify"), 1, "entry 1 of 2")
 
 
-async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli, database: TestDatabase) -> None:
+async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli) -> None:
     (cli.cwd / "app.py").write_text(APP.replace('roles=["operator"]', 'roles=["operator"], approvers=["desk_lead"]'))
     ended = await cli("doctor", "app.py", "--json")
     assert ended.code == 1
@@ -239,7 +243,9 @@ async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli, database: T
     gaps = [one["said"] for one in (await cli("doctor", "app.py", "--json")).json() if one["what"] == "approvers"]
     assert gaps == ["add_numbers: 1 needed with the role desk_lead, 0 there"]
     await cli("users", "add", "Bo", "--role", "manager", "--role", "desk_lead", stdin=f"{PASSWORD}\n")
-    await database.rows("UPDATE deedbox.switch SET owner = 'Ada' WHERE switch_id = 'acts'")
+    missing = [one["what"] for one in (await cli("doctor", "--json")).json() if one["verdict"] == "missing"]
+    assert missing == ["switch, owner"]
+    await cli("switch", "on", "--as", "Ada", "--reason", "ready", "--owner", "Ada", stdin=f"{PASSWORD}\n")
     whole = await cli("doctor", "app.py")
     assert whole.code == 0, whole.out
     assert "2 may decide" in whole.out
@@ -252,7 +258,7 @@ async def test_doctor_works_without_a_database(tmp_path: Path) -> None:
     away = await Cli("postgresql://127.0.0.1:1/deedbox", tmp_path, {})("doctor", "--json")
     assert away.code == 1
     assert [one["what"] for one in away.json() if one["verdict"] == "missing"] == ["database"]
-    assert not any(tmp_path.glob("**/*"))
+    assert untouched(tmp_path)
 
 
 # Servers ---------------------------------------------------------------------------------------------------------------

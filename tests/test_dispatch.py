@@ -76,7 +76,8 @@ async def test_a_body_that_is_not_the_approved_one_is_not_leased(box: Outbox):
     # Nor where the effect's own digest was forged with it: the approval does not name it.
     await box.database.rows("ALTER TABLE deedbox.effect DISABLE TRIGGER USER")
     await box.database.rows(
-        "UPDATE deedbox.effect e SET digest = p.digest FROM deedbox.proposal_effect p WHERE p.proposal_effect_id = e.proposal_effect_id"
+        "UPDATE deedbox.effect e SET digest = p.digest FROM deedbox.proposal_effect p"
+        " WHERE p.proposal_effect_id = e.proposal_effect_id"
     )
     assert await box.lease() == []
 
@@ -331,6 +332,14 @@ async def test_a_lease_numbers_its_events_after_those_that_were_written_while_it
         )
     assert len(await waiting) == 1
     assert await box.events(built.job_id) == ["job.queued", "job.decided", "effect.sending"]
+
+
+async def test_a_lease_waits_for_no_job_that_somebody_holds(box: Outbox):
+    held, free = await box.build(Planned()), await box.build(Planned())
+    async with transaction(box.pool) as holder:
+        await holder.execute("SELECT FROM deedbox.queue WHERE job_id = %s FOR UPDATE", [held.job_id])
+        assert [one.job_id for one in await box.lease()] == [free.job_id]
+    assert [one.job_id for one in await box.lease()] == [held.job_id]
 
 
 async def test_once_it_is_unknown_the_schedule_asks_the_provider(box: Outbox):

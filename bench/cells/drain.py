@@ -24,7 +24,9 @@ async def measure(server: Server, jobs: int, processes: int) -> Sample:
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="deedbox-bench-")))
         tallies = [Tally(scratch / str(number)) for number in range(processes)]
         children = [
-            await stack.enter_async_context(Child(worker.MODULE, {"slots": SLOTS, "tally": str(scratch / str(number))}, database.url))
+            await stack.enter_async_context(
+                Child(worker.MODULE, {"slots": SLOTS, "tally": str(scratch / str(number))}, database.url)
+            )
             for number in range(processes)
         ]
         for child in children:

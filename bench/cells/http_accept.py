@@ -5,7 +5,7 @@ import random
 import socket
 from typing import Any
 
-import uvicorn
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,10 +16,11 @@ from bench.cells import http_load
 from bench.child import Bench, Child, run
 from bench.database import Database, Server
 from bench.samples import Sample, percentiles
+from deedbox.cli.listening import ApiServer
 from deedbox.settings import Settings
 from deedbox.telemetry import configure_logging
 from deedbox.wiring import Database as Store
-from deedbox.wiring import opened
+from deedbox.wiring import make_asgi, opened
 
 MODULE = "bench.cells.http_accept"
 CONNECTIONS = 32
@@ -102,21 +103,22 @@ async def _bare(request: Request) -> Response:
 
 async def main(_options: dict[str, Any], url: str, bench: Bench) -> None:
     """Serve on a free port until told to stop."""
-    from deedbox.http.app import make_http_app  # noqa: PLC0415 -- to be set when the face is there
-
     settings = Settings()
     configure_logging(settings.log_level)
     async with opened(settings, make_app(), Store(url, url), roles=["api"]) as installation:
-        face = make_http_app(installation)
+        stopping = asyncio.Event()
+        face = make_asgi(installation, stopping)
+        assert isinstance(face, FastAPI)
         face.router.routes.insert(0, Route(BARE, _bare, methods=["POST"]))
-        listening = socket.create_server(("127.0.0.1", 0), backlog=256)
-        config = uvicorn.Config(face, loop="none", http="httptools", lifespan="off", access_log=False, log_level="warning")
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        bench.say(port=listening.getsockname()[1])
-        await bench.told()
-        server.should_exit = True
-        await serving
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = ApiServer(face)
+            serving = asyncio.create_task(server.serve([listener]))
+            await server.ready.wait()
+            bench.say(port=listener.getsockname()[1])
+            await bench.told()
+            stopping.set()
+            server.should_exit = True
+            await serving
 
 
 if __name__ == "__main__":

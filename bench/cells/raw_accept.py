@@ -37,7 +37,9 @@ async def measure(server: Server, submitters: int, seconds: float) -> Sample:
             child.tell("go")
             figures = await child.hear(within=seconds + 60)
             used = processor.between(before, processor.read(server.postmaster, [child.pid]))
-        row = await database.row("SELECT count(*), count(DISTINCT payload ->> 'number') FROM raw.job JOIN raw.queue USING (job_id)")
+        row = await database.row(
+            "SELECT count(*), count(DISTINCT payload ->> 'number') FROM raw.job JOIN raw.queue USING (job_id)"
+        )
     count = figures["measured"]
     values = {"rate": count / figures["seconds"], "cpu_us": used.micros([child.pid], count), **percentiles(figures["waits"])}
     return Sample(f"raw_accept_{submitters}", values, count, row[0] - row[1], figures["answered"] - row[1], used.others)

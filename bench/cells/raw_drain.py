@@ -55,7 +55,9 @@ async def measure(server: Server, jobs: int) -> Sample:
             child.tell("go")
             figures = await child.hear(within=120)
             used = processor.between(before, processor.read(server.postmaster, [child.pid]))
-        row = await database.row("SELECT count(*), count(DISTINCT output ->> 'number') FROM raw.result JOIN raw.job USING (job_id)")
+        row = await database.row(
+            "SELECT count(*), count(DISTINCT output ->> 'number') FROM raw.result JOIN raw.job USING (job_id)"
+        )
     values = {"rate": jobs / figures["seconds"], "cpu_us": used.micros([child.pid], jobs)}
     return Sample("raw_drain", values, jobs, figures["ran"] - row[1], jobs - row[1], used.others)
 

@@ -229,7 +229,7 @@ class Desk:
     async def approval_of(self, job_id: str) -> dict[str, Any]:
         """The pending approval of a job, as Mira sees it."""
         listed = await self._call("GET", "/api/approvals", who=self.token)
-        for line in listed.body["items"]:
+        for line in listed.body["approvals"]:
             card = await self._call("GET", f"/api/approvals/{line['approval_id']}", who=self.token)
             if card.body["job_id"] == job_id:
                 return card.body
@@ -251,7 +251,7 @@ class Desk:
             async with asyncio.timeout(within):
                 while True:
                     listed = await self._call("GET", f"/api/effects?state={state}", who=self.token)
-                    seen = listed.body["items"]
+                    seen = listed.body["effects"]
                     for effect in seen:
                         if effect["job_id"] == job_id:
                             return effect

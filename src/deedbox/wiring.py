@@ -21,8 +21,6 @@ from deedbox.connectors.settings import Bindable
 from deedbox.dispatch.loop import Dispatcher
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
-from deedbox.http.app import make_app
-from deedbox.http.deps import HttpDeps, Limits, LoggedIn
 from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
@@ -39,8 +37,6 @@ from deedbox.store.process import forget_process, keep_process, touch_process
 from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 from deedbox.sweep.service import Sweep
-from deedbox.web.routes import WebDeps
-from deedbox.web.routes import routes as web_routes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -170,7 +166,7 @@ async def opened(
             pool=pool,
             ids=ids,
             intake=Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting),
-            views=Views(pool),
+            views=Views(pool, app.actions),
             approvals=Approvals(pool, ids, public_url=settings.public_url),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
@@ -234,8 +230,14 @@ async def _unregister(pool: Pool, name: str) -> None:
         await forget_process(connection, name)
 
 
-def make_asgi(installation: Installation) -> "ASGIApp":
-    """The HTTP face with its pages, over what this process has open."""
+def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
+    """The HTTP face with its pages, over what this process has open; `stopping` makes its waits and streams let go."""
+    # Imported late: a command that only asks must not wait for the web framework.
+    from deedbox.http.app import make_app  # noqa: PLC0415
+    from deedbox.http.deps import HttpDeps, Limits, LoggedIn  # noqa: PLC0415
+    from deedbox.web import WebDeps  # noqa: PLC0415
+    from deedbox.web import routes as web_routes  # noqa: PLC0415
+
     settings, pool = installation.settings, installation.pool
     guard = LoginGuard()
 
@@ -282,6 +284,7 @@ def make_asgi(installation: Installation) -> "ASGIApp":
             extra_routes=tuple(web_routes(pages)),
             ready=ready,
             refused=installation.intake.journal_refusal,
+            stopping=stopping,
         )
     )
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
+from rich.text import Text
 
 from deedbox import __version__, embedded, wiring
-from deedbox.cli.output import CommandError, Exit, cell, console, show_json, show_table
+from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table
 from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
@@ -45,14 +46,12 @@ def doctor(
     if as_json:
         show_json(findings)
     else:
-        show_table(
-            ["", "what", "how it is"], [[one.verdict, one.what, one.said] for one in findings], empty="", wrap=["how it is"]
-        )
-        tasks = [one for one in findings if one.to_do]
-        if tasks:
-            console().print("\nto do", style="bold")
-            for one in tasks:
-                console().print(" ", cell(one.verdict), cell(one.to_do), soft_wrap=True)
+        rows: list[list[object]] = []
+        for one in findings:
+            rows.append([one.verdict, one.what, one.said])
+            if one.to_do:
+                rows.append([Text(), Text(), Text(f"-> {plain(one.to_do)}", style="cyan")])
+        show_table(["", "what", "how it is, and what to do"], rows, empty="", wrap=["how it is, and what to do"])
     if any(one.verdict == "missing" for one in findings):
         raise typer.Exit(Exit.REFUSED)
 

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table
 from deedbox.cli.session import AsOption, JsonOption, LimitOption, ask_password, person, reader, run
-from deedbox.operate.views import EffectSummary, JobPage, JobView, TimelineEntry
+from deedbox.operate.job_view import EffectSummary, JobView, TimelineEntry
+from deedbox.operate.views import JobPage
 from deedbox.wiring import Installation
 
 jobs = typer.Typer(no_args_is_help=True, help="Accepted requests, and what became of them.")

@@ -69,6 +69,8 @@ def plain(value: object) -> str:
 
 def cell(value: object) -> Text:
     """One value of a table: times in UTC to the second, lists by commas, a dash for nothing, states in their colours."""
+    if isinstance(value, Text):
+        return value
     if value is None or value in {"", ()}:
         return Text("-", style="dim")
     if isinstance(value, datetime):

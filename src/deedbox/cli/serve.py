@@ -7,12 +7,10 @@ and the process ends with exit code 0. A second signal does not wait for them.
 import asyncio
 import signal
 import socket
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Annotated, cast
 
 import typer
-import uvicorn
 from rich.text import Text
 
 from deedbox import __version__, telemetry, wiring
@@ -25,8 +23,6 @@ from deedbox.settings import Settings
 from deedbox.wiring import ALL_ROLES, Database, Installation, Role
 
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, or a .py file with an App called app.")]
-
-_HANG_UP_S = 5
 
 
 def serve(app: AppArgument) -> None:
@@ -53,22 +49,6 @@ def migrate() -> None:
     """Bring the schema up to date; makes the embedded database where none is named and none is there."""
     done = in_database(read_settings(), wiring.migrate_database)
     say(f"applied {', '.join(done)}" if done else "up to date")
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers, and with a moment at which it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
 
 def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
@@ -135,19 +115,10 @@ async def _serve(
     """The loops and, where there is a listener, the server, until `stop`. A part that dies takes the rest down with it."""
     server = None
     if listener is not None:
-        server = _Server(
-            uvicorn.Config(
-                wiring.make_asgi(installation),
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_HANG_UP_S,
-            )
-        )
+        # Imported late: a command that only asks must not wait for the web server.
+        from deedbox.cli.listening import ApiServer
+
+        server = ApiServer(wiring.make_asgi(installation, stop))
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(wiring.run_roles(installation, roles, stop), name="loops")

@@ -68,6 +68,7 @@ def switch_show(*, as_json: JsonOption = False) -> None:
 def switch_on(
     who: AsOption,
     reason: Annotated[str, typer.Option(help="Why, in a sentence; it is kept.")],
+    owner: Annotated[str | None, typer.Option(help="Who answers for the switch from now on.")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +76,7 @@ def switch_on(
     password = ask_password(who)
 
     async def work(desk: Installation) -> dict[str, Any]:
-        return await desk.verbs.set_switch(await person(desk, who, password), True, reason, DOOR)
+        return await desk.verbs.set_switch(await person(desk, who, password), True, reason, DOOR, owner=owner or None)
 
     state = run(work)
     _show(state, as_json=as_json)

@@ -6,7 +6,6 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from deedbox import __version__
@@ -35,7 +34,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
     async def openapi(_request: Request) -> Response:
         return Response(described, media_type="application/json")
 
-    routes: list[BaseRoute] = [
+    routes = [
         *Jobs(deps, follow).routes(),
         *Events(deps, follow).routes(),
         *Operators(deps).routes(),

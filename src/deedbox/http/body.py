@@ -92,7 +92,7 @@ async def read_model(request: Request, model: type[Model], limit: int, *, option
     """
     if optional and one_header(request, "Content-Type") is None:
         raw = await read_bytes(request, limit)
-        value = parse_json(raw) if raw else {}
+        value = parse_json(raw or b"{}")
     else:
         value = await read_json(request, limit)
     try:

@@ -77,7 +77,13 @@ class OperatorVerbs(Protocol):
         """Both halves of the switch, with who, when and why, and how many effects are on the wire."""
         ...
 
-    async def set_switch(self, principal: Principal, is_on: bool, reason: str, door: str) -> Mapping[str, Any]:  # noqa: FBT001 -- as asked
+    async def set_switch(
+        self,
+        principal: Principal,
+        is_on: bool,  # noqa: FBT001 -- the state that is asked for
+        reason: str,
+        door: str,
+    ) -> Mapping[str, Any]:
         """Turn the database's half and return the state."""
         ...
 
@@ -110,7 +116,7 @@ class OperatorVerbs(Protocol):
 
 
 Login = Callable[[str, str, str], Awaitable[LoggedIn | None]]
-"""Name, password and the caller's address to a personal key, or None where they do not fit. Raises DeedboxError too_many_logins."""
+"""Name, password and the caller's address to a personal key; None where they do not fit. May raise too_many_logins."""
 
 Refused = Callable[[Submission, DeedboxError], Awaitable[None]]
 """Journals a call that the face refused before intake saw it; its `body` is None. Must not raise."""

@@ -1,8 +1,8 @@
 """A job's history as it grows: server-sent events, or pages of JSON for who asks for that."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
@@ -91,9 +91,9 @@ class Events:
             return Response(status_code=204, headers=_HEADERS)
         if request.method == "HEAD":
             return Response(headers=_HEADERS, media_type=SSE)
-        return StreamingResponse(self._stream(request, principal, page, after), headers=_HEADERS, media_type=SSE)
+        return StreamingResponse(self._stream(request, principal, page), headers=_HEADERS, media_type=SSE)
 
-    async def _stream(self, request: Request, principal: Principal, first: EventPage, after: int) -> AsyncIterator[bytes]:
+    async def _stream(self, request: Request, principal: Principal, first: EventPage) -> AsyncIterator[bytes]:
         """The frames: those read already, then what follows. A failure ends the stream, and the client resumes."""
         yield f"retry: {_RETRY_MS}\n\n".encode()
         for event in first.events:
@@ -101,35 +101,24 @@ class Events:
         if first.complete:
             return
         job_id = headers.path_id(request, "job_id", "job")
-        after = max(after, first.next_after)
-        follow = self._follow.events(principal, job_id, after, quiet_s=self._deps.keep_alive_s)
-        stopped = asyncio.ensure_future(self._deps.stopping.wait())
+        follow = self._follow.events(
+            principal,
+            job_id,
+            first.next_after,
+            quiet_s=self._deps.keep_alive_s,
+            until=self._deps.stopping.is_set,
+        )
         try:
-            while True:
-                page = asyncio.ensure_future(anext(follow, False))
-                try:
-                    await asyncio.wait({page, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                    if not page.done():
-                        return
-                finally:
-                    if not page.done():
-                        page.cancel()
-                        await asyncio.gather(page, return_exceptions=True)
-                found = page.result()
-                if found is False:
-                    return
-                if found is None:
-                    if await self._still(request) is None:
-                        return
-                    yield b": keep-alive\n\n"
-                    continue
-                for event in found.events:
-                    yield frame(event)
+            async with aclosing(follow):
+                async for page in follow:
+                    if not page.events:
+                        if await self._still(request) is None:
+                            return
+                        yield b": keep-alive\n\n"
+                    for event in page.events:
+                        yield frame(event)
         except (DeedboxError, *AWAY) as error:
             telemetry.log("http").warning("stream_ended", job_id=str(job_id), error=type(error).__name__)
-        finally:
-            stopped.cancel()
-            await follow.aclose()
 
     async def _still(self, request: Request) -> Principal | None:
         """Whether the key that opened the stream is still good: a stream outlives no revocation by much."""

@@ -14,6 +14,7 @@ _SF_STRING = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _CALLER_RUN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?")
 _SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?")
+_LONGEST_FILTER = 255
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -101,8 +102,8 @@ def number(text: str, name: str, *, header: bool = False) -> int:
 def text_parameter(request: Request, name: str) -> str | None:
     """A query parameter as text that can be looked for. Raises DeedboxError invalid_parameter for one that cannot."""
     text = request.query_params.get(name)
-    if text is not None and ("\x00" in text or len(text) > 255):
-        raise _bad_parameter(name, "at most 255 characters, none of them U+0000")
+    if text is not None and ("\x00" in text or len(text) > _LONGEST_FILTER):
+        raise _bad_parameter(name, f"at most {_LONGEST_FILTER} characters, none of them U+0000")
     return text
 
 

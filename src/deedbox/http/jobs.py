@@ -153,9 +153,7 @@ class Jobs:
         key: str | None = None
         run: str | None = None
         try:
-            action = self._deps.app.actions.get(name)
-            if action is None:
-                raise DeedboxError("not_found", f"There is no action {name[:100]!r}.")
+            action = self._action(name)
             key = headers.idempotency_key(request)
             run = headers.caller_run(request)
             body, uploads = await self._input(request, action)
@@ -173,6 +171,12 @@ class Jobs:
             caller_run=run,
             trace=headers.traceparent(request),
         )
+
+    def _action(self, name: str) -> Action:
+        action = self._deps.app.actions.get(name)
+        if action is None:
+            raise DeedboxError("not_found", f"There is no action {name[:100]!r}.")
+        return action
 
     async def _input(self, request: Request, action: Action) -> tuple[Any, dict[str, list[Upload]]]:
         limits = self._deps.limits

@@ -65,8 +65,8 @@ class _Reader:
         return {
             "on_part_begin": self._begin,
             "on_header_begin": self._header_begin,
-            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
-            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+            "on_header_field": self._header_name,
+            "on_header_value": self._header_value,
             "on_header_end": self._header_end,
             "on_headers_finished": self._describe,
             "on_part_data": self._data,
@@ -81,6 +81,12 @@ class _Reader:
 
     def _header_begin(self) -> None:
         self._header = (bytearray(), bytearray())
+
+    def _header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header[0].extend(data[start:end])
+
+    def _header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1].extend(data[start:end])
 
     def _header_end(self) -> None:
         name, value = bytes(self._header[0]).lower(), bytes(self._header[1])

@@ -6,7 +6,7 @@ No connection is held while waiting, so any number of callers may wait at once.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 from uuid import UUID
@@ -103,32 +103,27 @@ class Follow:
                 await signal.wait(min(left, _jittered(self._poll_s)))
 
     async def events(
-        self, principal: Principal, job_id: UUID, after: int, *, quiet_s: float
-    ) -> AsyncGenerator[EventPage | None, None]:
-        """Pages of events after a number until the round is over; None each time `quiet_s` seconds passed without any.
+        self, principal: Principal, job_id: UUID, after: int, *, quiet_s: float, until: Callable[[], bool]
+    ) -> AsyncGenerator[EventPage, None]:
+        """Pages of events after a number until the round is over; an empty page when `quiet_s` seconds passed without any.
 
-        Ends without a word when the job is not to be seen any longer. Raises DeedboxError unavailable.
+        Ends without a word when the job is not to be seen any longer, and soon after `until` says so. Raises DeedboxError
+        unavailable.
         """
         async with self._wakes.job(job_id) as signal:
             poll, spoken = self._poll_s, time.monotonic()
-            while True:
+            while not until():
                 page = await self._views.events(principal, job_id, after)
                 if page is None:
                     return
-                if page.events:
-                    after, poll, spoken = page.next_after, self._poll_s, time.monotonic()
+                if page.events or time.monotonic() - spoken >= quiet_s:
                     yield page
+                    after, poll, spoken = page.next_after, self._poll_s, time.monotonic()
                 if page.complete:
                     return
-                if after < page.last_seq:
-                    continue
-                left = spoken + quiet_s - time.monotonic()
-                if left <= 0:
-                    spoken = time.monotonic()
-                    yield None
-                    continue
-                await signal.wait(min(left, _jittered(poll)))
-                poll = min(poll * 1.3, LONGEST_POLL_S)
+                if after >= page.last_seq:
+                    await signal.wait(min(_jittered(poll), max(0.0, spoken + quiet_s - time.monotonic())))
+                    poll = min(poll * 1.3, LONGEST_POLL_S)
 
 
 def _rests(state: str, *, held: bool) -> bool:

@@ -89,10 +89,12 @@ class Verbs:
         door: str,
         *,
         narrow: Narrow | None = None,
+        owner: str | None = None,
     ) -> dict[str, Any]:
         """Turn the database's half for all acts, or for the part that `narrow` names, and return `switch_state`.
 
-        A program may turn it off and never on; a person with the verb may do both; a reason is always kept. When a switch-off
+        A program may turn it off and never on; a person with the verb may do both; a reason is always kept. `owner` names
+        who answers for the switch from now on; None leaves it as it is. When a switch-off
         has returned, no lease that read "on" begins, and `in_flight` counts those that had begun.
         Raises DeedboxError: person_required, permission_denied, invalid_input.
         """
@@ -103,8 +105,10 @@ class Verbs:
             raise DeedboxError("permission_denied", "Turning the switch needs a role that may switch.")
         async with transaction(self._pool) as connection:
             if narrow is None:
-                before = await switch.turn_root(connection, "acts", is_on=is_on, changed_by=principal.name, reason=reason)
-                subject, detail = "acts", {"before": before, "after": is_on}
+                before = await switch.turn_root(
+                    connection, "acts", is_on=is_on, changed_by=principal.name, reason=reason, owner=owner
+                )
+                subject, detail = "acts", {"before": before, "after": is_on, **({"owner": owner} if owner else {})}
             else:
                 await switch.turn_narrow(connection, narrow, is_on=is_on, changed_by=principal.name, reason=reason)
                 subject = narrow.switch_id

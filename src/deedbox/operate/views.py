@@ -8,7 +8,7 @@ import base64
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from deedbox import telemetry
