@@ -31,7 +31,7 @@ class Child:
         self._environment |= {"DEEDBOX_DATABASE_URL": url, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
         self._process: asyncio.subprocess.Process
         # A file and not a pipe: nobody reads a pipe while the measurement runs, and a full one would stop the process.
-        self._errors = TemporaryFile()
+        self._errors = TemporaryFile()  # noqa: SIM115 -- closed in __aexit__
 
     async def __aenter__(self) -> Self:
         """Start it; it sets itself up and says when it is ready."""

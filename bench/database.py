@@ -1,7 +1,7 @@
-"""The server that is measured on: the embedded PostgreSQL in a directory of its own, and a fresh database for each measurement."""
+"""The server that is measured on: the embedded PostgreSQL in a directory of its own, a fresh database for each measurement."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,7 @@ class Server:
             return {str(name): str(value) for name, value in await cursor.fetchall()}
 
     @asynccontextmanager
-    async def fresh(self) -> AsyncIterator[Database]:
+    async def fresh(self) -> AsyncGenerator[Database]:
         """A database as after installation, dropped afterwards."""
         name = f"bench_{secrets.token_hex(6)}"
         identifier = sql.Identifier(name)
@@ -117,7 +117,7 @@ class Server:
                 await administrator.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
 
     @asynccontextmanager
-    async def _administrator(self) -> AsyncIterator[psycopg.AsyncConnection[tuple[Any, ...]]]:
+    async def _administrator(self) -> AsyncGenerator[psycopg.AsyncConnection[tuple[Any, ...]]]:
         url = _named(self._running.info.owner_url, "postgres")
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             yield connection

@@ -27,7 +27,8 @@ def newest() -> Path:
 
 def show(result: dict[str, Any]) -> None:
     """Print the table, and below it what was measured where."""
-    console = Console()
+    # Where the output goes into a file there is no width to keep to.
+    console = Console() if Console().is_terminal else Console(width=150)
     table = Table(*_HEADS, title="Deedbox: medians", title_justify="left")
     for row in _rows(result["medians"]):
         table.add_row(*row)
@@ -87,19 +88,19 @@ def _number(value: float) -> str:
 
 
 def _sentences(result: dict[str, Any]) -> list[str]:
-    machine, postgres = result["machine"], result["postgres"]
+    machine, postgres, samples = result["machine"], result["postgres"], result["samples"]
     settings = ", ".join(f"{name} {value}" for name, value in postgres["settings"].items())
-    checked = sum(sample["count"] for sample in result["samples"])
-    wrong = {name: sum(sample[name] for sample in result["samples"]) for name in ("duplicates", "losses")}
+    count, duplicates, losses = (sum(sample[name] for sample in samples) for name in ("count", "duplicates", "losses"))
     dirty = ", with changes that are not committed" if result["changed"] else ""
-    others = sorted(sample["others"] for sample in result["samples"])
+    where = f"{machine['cores']} cores, {machine['processor']}, {machine['memory_gib']} GiB, {machine['kernel']}"
+    others = sorted(sample["others"] for sample in samples)
     sentences = [
-        f"Duplicates {wrong['duplicates']}, losses {wrong['losses']}, looked up in the database after each measurement, {checked:,} jobs and rows in all.",
-        f"Command: `{result['command']}`, {result['rounds']} rounds, {result['date']}, commit {result['commit']}{dirty}.",
-        f"Machine: {machine['cores']} cores, {machine['processor']}, {machine['memory_gib']} GiB, {machine['kernel']}; Python {machine['python']}.",
+        f"Duplicates {duplicates}, losses {losses}: looked up in the database after each measurement, over {count:,} in all.",
+        f"Command: `{result['command']}` ({result['rounds']} rounds), {result['date']}, commit {result['commit']}{dirty}.",
+        f"Machine: {where}, Python {machine['python']}.",
         f"PostgreSQL {postgres['version']}, embedded: {settings}.",
-        f"Other programs took {others[len(others) // 2]:.0%} of the machine in the median sample, {others[-1]:.0%} in the worst.",
+        f"Other programs took {others[len(others) // 2]:.0%} of the machine in the median sample, {others[-1]:.0%} at worst.",
     ]
     if any(line.indicative for line in LINES):
-        sentences.append("* worked out from figures of peers taken another day; docs/performance.md says how.")
+        sentences.append("A bound with * is worked out from figures of peers taken another day, see below.")
     return sentences

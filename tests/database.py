@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -96,7 +96,7 @@ class TestDatabase:
 
 
 @asynccontextmanager
-async def fresh_database() -> AsyncIterator[TestDatabase]:
+async def fresh_database() -> AsyncGenerator[TestDatabase]:
     """A migrated database that is dropped afterwards."""
     template = await _template()
     name = f"t_{secrets.token_hex(8)}"

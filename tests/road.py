@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +40,9 @@ class Road:
     caller: Principal
     approver: Principal
     intake: Intake
-    loops: list[tuple[asyncio.Task[None], asyncio.Event]] = field(default_factory=list[tuple[asyncio.Task[None], asyncio.Event]])
+    loops: list[tuple[asyncio.Task[None], asyncio.Event]] = field(
+        default_factory=list[tuple[asyncio.Task[None], asyncio.Event]]
+    )
 
     async def submit(self, action: str, body: Mapping[str, Any], key: str | None = None) -> Accepted:
         """Submit as the caller."""
@@ -75,7 +77,8 @@ class Road:
         """The job's state, live or ended."""
         return str(
             await self.database.value(
-                "SELECT coalesce((SELECT state FROM deedbox.queue WHERE job_id = %s), (SELECT state FROM deedbox.result WHERE job_id = %s))",
+                "SELECT coalesce((SELECT state FROM deedbox.queue WHERE job_id = %s),"
+                " (SELECT state FROM deedbox.result WHERE job_id = %s))",
                 job_id,
                 job_id,
             )
@@ -106,7 +109,7 @@ async def until(look: Callable[[], Any], good: Callable[[Any], bool], *, within:
 
 
 @asynccontextmanager
-async def road(database: TestDatabase, app: App) -> AsyncIterator[Road]:
+async def road(database: TestDatabase, app: App) -> AsyncGenerator[Road]:
     """Open the stations on a database; loops that the test started are stopped at the end."""
     pool = make_pool(database.url, "test", size=10)
     await pool.open(wait=True)
@@ -128,11 +131,12 @@ async def principal(database: TestDatabase, ids: IdSource, name: str, kind: str,
     """A principal with roles, stored."""
     principal_id = ids.new()
     await database.rows(
-        "INSERT INTO deedbox.principal (principal_id, tenant, kind, name) VALUES (%s, 'default', %s, %s)", principal_id, kind, name
+        "INSERT INTO deedbox.principal (principal_id, tenant, kind, name) VALUES (%s, 'default', %s, %s)",
+        principal_id,
+        kind,
+        name,
     )
     for role in roles:
         await database.rows('INSERT INTO deedbox."grant" (principal_id, role) VALUES (%s, %s)', principal_id, role)
     method = "session" if kind == "person" else "api_key"
     return Principal(str(principal_id), "default", name, "person" if kind == "person" else "service", frozenset(roles), method)
-
-

@@ -102,7 +102,8 @@ async def test_what_is_not_due_paused_over_or_unknown_to_this_process_waits_visi
     )
     await box.database.rows(
         "INSERT INTO deedbox.target (tenant, connector, target, paused, open_until)"
-        " VALUES ('default', 'note', 'paused', true, NULL), ('default', 'note', 'open', false, deedbox.clock() + interval '1 minute')"
+        " VALUES ('default', 'note', 'paused', true, NULL),"
+        " ('default', 'note', 'open', false, deedbox.clock() + interval '1 minute')"
     )
     assert await box.lease() == []
     await box.database.shift_clock(61)

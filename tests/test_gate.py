@@ -44,7 +44,7 @@ class Paper:
     """A connector that writes down what it performed."""
 
     name = "paper"
-    payload_model = Words
+    payload_model: type[BaseModel] = Words
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -59,7 +59,7 @@ class Paper:
         """One sentence."""
         return f"Writes {payload['text']!r} to {target}."
 
-    def capability(self, target: str) -> Capability:
+    def capability(self, target: str) -> Capability:  # noqa: ARG002 -- the protocol's signature
         """Blind."""
         return "blind"
 
@@ -68,7 +68,7 @@ class Paper:
         self.sent.append(order.slot)
         return Receipt(order.effect_id)
 
-    async def look_up(self, order: EffectOrder) -> LookUp:
+    async def look_up(self, order: EffectOrder) -> LookUp:  # noqa: ARG002 -- the protocol's signature
         """Not asked here."""
         return LookUp("still_unknown")
 
@@ -100,7 +100,14 @@ async def held(one: Road, body: dict[str, Any] | None = None) -> tuple[UUID, lis
 async def say(one: Road, approval: tuple[UUID, str], choice: str = "approve", reason: str | None = None) -> str:
     """Decide as the approver."""
     done = await decide(
-        one.pool, one.ids, one.approver, approval_id=approval[0], digest_hex=approval[1], choice=choice, reason=reason, how="test"
+        one.pool,
+        one.ids,
+        one.approver,
+        approval_id=approval[0],
+        digest_hex=approval[1],
+        choice=choice,
+        reason=reason,
+        how="test",
     )
     return done.state
 
@@ -119,8 +126,8 @@ async def test_an_effect_exists_only_after_a_person_approved(database: TestDatab
         assert await database.value("SELECT count(*) FROM deedbox.audit WHERE verb = 'approve'") == 1
         with pytest.raises(Exception, match="unauthorised effect"):
             await database.rows(
-                "INSERT INTO deedbox.effect SELECT (jsonb_populate_record(old, jsonb_build_object('effect_id', gen_random_uuid(),"
-                " 'slot', 'other', 'digest', '\\x' || repeat('00', 32)))).* FROM deedbox.effect old"
+                "INSERT INTO deedbox.effect SELECT (jsonb_populate_record(old, jsonb_build_object('effect_id',"
+                " gen_random_uuid(), 'slot', 'other', 'digest', '\\x' || repeat('00', 32)))).* FROM deedbox.effect old"
             )
 
 
@@ -138,14 +145,22 @@ async def test_a_rejection_needs_a_reason_and_ends_the_job(database: TestDatabas
 
 @proves("G-DIGEST")
 @pytest.mark.parametrize(
-    ("digest", "code"), [(None, "invalid_input"), ("", "invalid_input"), ("zz", "invalid_input"), ("00" * 32, "approval_changed")]
+    ("digest", "code"),
+    [(None, "invalid_input"), ("", "invalid_input"), ("zz", "invalid_input"), ("00" * 32, "approval_changed")],
 )
 async def test_a_decision_is_bound_to_what_was_shown(database: TestDatabase, digest: str | None, code: str) -> None:
     async with road(database, make_app()) as one:
         _, approvals = await held(one)
         with pytest.raises(DeedboxError) as refused:
             await decide(
-                one.pool, one.ids, one.approver, approval_id=approvals[0][0], digest_hex=digest, choice="approve", reason=None, how="t"
+                one.pool,
+                one.ids,
+                one.approver,
+                approval_id=approvals[0][0],
+                digest_hex=digest,
+                choice="approve",
+                reason=None,
+                how="t",
             )
         assert refused.value.code == code
         assert await database.value("SELECT count(*) FROM deedbox.vote") == 0
@@ -169,13 +184,27 @@ async def test_who_may_not_decide_is_told_why(database: TestDatabase) -> None:
         for who, code in ((viewer, "permission_denied"), (robot, "person_required"), (admin, "permission_denied")):
             with pytest.raises(DeedboxError) as refused:
                 await decide(
-                    one.pool, one.ids, who, approval_id=approvals[0][0], digest_hex=approvals[0][1], choice="approve", reason=None, how="t"
+                    one.pool,
+                    one.ids,
+                    who,
+                    approval_id=approvals[0][0],
+                    digest_hex=approvals[0][1],
+                    choice="approve",
+                    reason=None,
+                    how="t",
                 )
             assert refused.value.code == code
         stranger = one.approver.__class__(one.approver.principal_id, "other", "x", "person", one.approver.roles, "session")
         with pytest.raises(DeedboxError) as refused:
             await decide(
-                one.pool, one.ids, stranger, approval_id=approvals[0][0], digest_hex=approvals[0][1], choice="approve", reason=None, how="t"
+                one.pool,
+                one.ids,
+                stranger,
+                approval_id=approvals[0][0],
+                digest_hex=approvals[0][1],
+                choice="approve",
+                reason=None,
+                how="t",
             )
         assert refused.value.code == "not_found"
 

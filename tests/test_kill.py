@@ -26,13 +26,23 @@ async def spawn_worker(database: TestDatabase, log: Path) -> asyncio.subprocess.
     }
     with log.open("ab") as out:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "deedbox.cli.main", "worker", "tests.apps.slow:app", env=environment, cwd=ROOT, stdout=out, stderr=out
+            sys.executable,
+            "-m",
+            "deedbox.cli.main",
+            "worker",
+            "tests.apps.slow:app",
+            env=environment,
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
         )
 
 
 async def holder(one: Road) -> int:
     """The process that reported progress last."""
-    rows = await one.database.rows("SELECT payload->>'message' FROM deedbox.event WHERE type = 'job.progress' ORDER BY seq DESC")
+    rows = await one.database.rows(
+        "SELECT payload->>'message' FROM deedbox.event WHERE type = 'job.progress' ORDER BY seq DESC"
+    )
     return int(str(rows[0][0]).removeprefix("pid ")) if rows else 0
 
 

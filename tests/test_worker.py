@@ -124,7 +124,15 @@ async def test_transient_failures_back_off_and_then_park(database: TestDatabase)
         await one.until(job.job_id, "failed_retryable")
         assert script.runs == [1, 2, 3]
         types = [kind for _, kind in await one.events(job.job_id)]
-        assert types == ["job.queued", "job.started", "job.retrying", "job.started", "job.retrying", "job.started", "job.failed"]
+        assert types == [
+            "job.queued",
+            "job.started",
+            "job.retrying",
+            "job.started",
+            "job.retrying",
+            "job.started",
+            "job.failed",
+        ]
         assert [number for number, _ in await one.events(job.job_id)] == list(range(1, 8))
 
 
@@ -235,7 +243,9 @@ async def test_what_a_handler_produced_is_escaped_and_the_job_still_ends(databas
         job = await one.submit("do_thing", {}, "k1")
         one.start(one.worker())
         await one.until(job.job_id, "completed")
-        rows = await database.rows("SELECT payload::text FROM deedbox.event WHERE type IN ('job.progress', 'job.partial') ORDER BY seq")
+        rows = await database.rows(
+            "SELECT payload::text FROM deedbox.event WHERE type IN ('job.progress', 'job.partial') ORDER BY seq"
+        )
         assert len(rows) == 2
 
 
@@ -273,7 +283,8 @@ async def test_a_blocked_key_holds_up_only_itself(database: TestDatabase) -> Non
         first = await one.submit("do_thing", {}, "warm")
         async with one.pool.connection() as connection, connection.transaction(force_rollback=True):
             await connection.execute(
-                "INSERT INTO deedbox.idempotency SELECT tenant, action, sha256('held'), %s, payload_sha256 FROM deedbox.idempotency",
+                "INSERT INTO deedbox.idempotency SELECT tenant, action, sha256('held'), %s, payload_sha256"
+                " FROM deedbox.idempotency",
                 [first.job_id],
             )
             held = asyncio.create_task(one.submit("do_thing", {}, "held"))

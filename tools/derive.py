@@ -14,7 +14,9 @@ from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
 
 ROOT = Path(__file__).resolve().parent.parent
 MIGRATION = ROOT / "src/deedbox/store/migrations/0001_initial.sql"
-_BLOCK = re.compile(r"(?P<head>[ ]*-- >>> derived (?P<name>\S+)\n)(?P<body>.*?)(?P<tail>(?P<indent>[ ]*)-- <<< derived (?P=name)\n)", re.S)
+_BLOCK = re.compile(
+    r"(?P<head>[ ]*-- >>> derived (?P<name>\S+)\n)(?P<body>.*?)(?P<tail>(?P<indent>[ ]*)-- <<< derived (?P=name)\n)", re.DOTALL
+)
 
 
 def _literals(values: tuple[str, ...]) -> list[str]:

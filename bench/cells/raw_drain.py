@@ -21,7 +21,8 @@ BATCH = 200
 _FILL = """
 WITH made AS (
     INSERT INTO raw.job (job_id, kind, payload)
-    SELECT gen_random_uuid(), 'note', jsonb_build_object('number', n) FROM generate_series(0, %(jobs)s - 1) AS n RETURNING job_id
+    SELECT gen_random_uuid(), 'note', jsonb_build_object('number', n) FROM generate_series(0, %(jobs)s - 1) AS n
+    RETURNING job_id
 )
 INSERT INTO raw.queue (job_id) SELECT job_id FROM made RETURNING job_id
 """

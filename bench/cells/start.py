@@ -43,7 +43,7 @@ async def measure(server: Server, jobs: int) -> Sample:
             before = processor.read(server.postmaster, [submitter.pid, running.pid])
             submitter.tell("go")
             calls: list[tuple[int, float, float]] = (await submitter.hear(within=jobs / PER_SECOND + 60))["calls"]
-            await _settled(database.row, tally, jobs)
+            await drain.drained(database, [tally], jobs)
             used = processor.between(before, processor.read(server.postmaster, [submitter.pid, running.pid]))
             running.tell("stop")
             starts: list[tuple[int, float]] = (await running.hear())["starts"]
@@ -56,12 +56,6 @@ async def measure(server: Server, jobs: int) -> Sample:
         "cpu_us": used.micros([submitter.pid, running.pid], jobs),
     }
     return Sample("start", values, jobs, duplicates, losses, used.others)
-
-
-async def _settled(row: Any, tally: Tally, jobs: int) -> None:
-    async with asyncio.timeout(30):
-        while tally.read()[0] < jobs or (await row("SELECT EXISTS (SELECT FROM deedbox.queue)"))[0]:
-            await asyncio.sleep(0.01)
 
 
 async def main(options: dict[str, Any], url: str, bench: Bench) -> None:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +31,7 @@ class Shown:
         """Nothing yet."""
         self.rows: list[tuple[str, bool, str]] = []
 
-    def note(self, what: str, seen: bool, evidence: str) -> None:
+    def note(self, what: str, seen: bool, evidence: str) -> None:  # noqa: FBT001 -- what was observed
         """Keep one line and say it."""
         self.rows.append((what, seen, evidence))
         console.print(f"   [{'green' if seen else 'bold red'}]{'seen' if seen else 'NOT SEEN'}[/]  {what}: {evidence}")
@@ -79,21 +80,29 @@ async def happy_road(desk: Desk, shown: Shown) -> None:
     say("3  Mira looks at the page and approves", f"{desk.url}/approvals/{approval['approval_id']}")
     page = await desk.get_page(f"/approvals/{approval['approval_id']}")
     hidden = page.status in (200, 303) and "example.org" not in page.text and "example.com" not in page.text
-    shown.note("before login the page tells neither payload nor recipient", hidden, f"GET answered {page.status}, no address in it")
+    shown.note(
+        "before login the page tells neither payload nor recipient", hidden, f"GET answered {page.status}, no address in it"
+    )
     wrong = await desk.decide(approval["approval_id"], "00" * 32, "approve")
     shown.note("a decision on anything else is refused", wrong.status == 409, f"{wrong.status} {wrong.body.get('code')}")
     decided = await desk.decide(approval["approval_id"], approval["digest_hex"], "approve")
     job = await desk.until(job_id, "completed")
     mails, notes = stored_mails(desk.maildir), await desk.notes()
     shown.note("one approval, one mail", decided.status == 200 and len(mails) == 1, f"{len(mails)} mail in the mailbox")
-    shown.note("one note in the CRM", len(notes) == 1, f"{len(notes)} note, delivered {notes[0]['deliveries'] if notes else 0} time")
+    shown.note(
+        "one note in the CRM", len(notes) == 1, f"{len(notes)} note, delivered {notes[0]['deliveries'] if notes else 0} time"
+    )
     source = str(job["documents"][0]["url"]) if job.get("documents") else ""
     shown.note("the result links to its source", "/api/documents/" in source, source)
 
     say("4  The form is sent twice", "the same POST with the same key")
     again = await desk.submit_document("draft_customer_reply", INPUTS / "wrong_invoice.pdf", "application/pdf", "mail-4711")
     same = again.body.get("job_id") == job_id and again.headers.get("idempotent-replayed") == "true"
-    shown.note("a repeated delivery is the same job", same, f"{again.status}, job {again.body.get('job_id')}, status {again.body.get('status')}")
+    shown.note(
+        "a repeated delivery is the same job",
+        same,
+        f"{again.status}, job {again.body.get('job_id')}, status {again.body.get('status')}",
+    )
     other = await desk.submit_document("draft_customer_reply", INPUTS / "broken_device.txt", "text/plain", "mail-4711")
     shown.note("the key with another document is refused", other.status == 422, f"{other.status} {other.body.get('code')}")
     count = len(stored_mails(desk.maildir))
@@ -109,20 +118,28 @@ async def killed_worker(desk: Desk, shown: Shown) -> None:
     killed = await desk.replace_worker_by_kill()
     console.print(f"   killed process {killed}, started another one")
     job = await desk.until(job_id, "completed", within=40)
-    shown.note("another worker finishes a killed one's job", job["attempts"] == 2, f"{job['state']} at attempt {job['attempts']}")
+    shown.note(
+        "another worker finishes a killed one's job", job["attempts"] == 2, f"{job['state']} at attempt {job['attempts']}"
+    )
 
 
 async def forced_error(desk: Desk, shown: Shown) -> None:
     """A job that cannot succeed says so, with its code."""
     answer = await desk.submit_json("always_fails", {"reason": "demo"}, "fails-1")
     job = await desk.until(answer.body["job_id"], "failed_terminal")
-    error = job["last_error"] or {}
+    error: dict[str, Any] = job["last_error"] or {}
     shown.note("a failure has a code", error.get("code") == "demo_failure", f"{job['state']}: {error.get('code')}")
 
 
 async def ticket(desk: Desk, title: str, key: str) -> str:
     """Submit a ticket and approve it; returns the job."""
-    given = {"customer_email": desk.customer, "title": title, "text": "The invoice shows an amount twice.", "category": "billing", "priority": "normal"}
+    given = {
+        "customer_email": desk.customer,
+        "title": title,
+        "text": "The invoice shows an amount twice.",
+        "category": "billing",
+        "priority": "normal",
+    }
     answer = await desk.submit_json("create_support_ticket", given, key)
     job_id = str(answer.body["job_id"])
     await desk.until(job_id, "awaiting_human")
@@ -137,15 +154,25 @@ async def ambiguous_end(desk: Desk, shown: Shown) -> None:
     await desk.crm_fault("accept_then_hang", 1)
     job_id = await ticket(desk, "Charged twice", "ticket-1")
     effect = await desk.effect_of(job_id, "unknown")
-    shown.note("an ambiguous end is unknown", effect["state"] == "unknown", f"effect {effect['effect_id']} is {effect['state']}")
+    shown.note(
+        "an ambiguous end is unknown", effect["state"] == "unknown", f"effect {effect['effect_id']} is {effect['state']}"
+    )
     job = await desk.job(job_id)
-    shown.note("it asks for attention", bool(job.get("needs_attention")), f"job {job['state']}, needs_attention {job.get('needs_attention')}")
+    shown.note(
+        "it asks for attention",
+        bool(job.get("needs_attention")),
+        f"job {job['state']}, needs_attention {job.get('needs_attention')}",
+    )
     looked = await desk.effect_verb(effect["effect_id"], "look_up")
     job = await desk.until(job_id, "completed")
     tickets = await desk.tickets()
     arrived = [item for item in tickets if item["key"] == effect["effect_id"]]
     once = len(arrived) == 1 and arrived[0]["deliveries"] == 1
-    shown.note("a look-up settles it, without a second sending", looked.status == 200 and once, f"{job['state']}; the CRM was called {arrived[0]['deliveries'] if arrived else 0} time")
+    shown.note(
+        "a look-up settles it, without a second sending",
+        looked.status == 200 and once,
+        f"{job['state']}; the CRM was called {arrived[0]['deliveries'] if arrived else 0} time",
+    )
 
 
 async def switch_holds(desk: Desk, shown: Shown) -> None:
@@ -175,7 +202,9 @@ async def afterwards(desk: Desk, shown: Shown) -> None:
     text = await desk.cli("jobs", "show", desk.first_job)
     for line in text.splitlines()[:40]:
         console.print(f"   {line}", markup=False)
-    shown.note("the timeline reaches from request to receipt", "effect.completed" in text or "receipt" in text, "deedbox jobs show")
+    shown.note(
+        "the timeline reaches from request to receipt", "effect.completed" in text or "receipt" in text, "deedbox jobs show"
+    )
     verified = await desk.cli("audit", "verify")
     shown.note("the audit's chain is whole", True, verified.strip().splitlines()[-1] if verified.strip() else "verified")
 

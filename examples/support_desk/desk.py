@@ -6,11 +6,11 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import httpx2
 
@@ -72,7 +72,7 @@ class Desk:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, state: Path) -> AsyncIterator[Self]:
+    async def open(cls, state: Path) -> AsyncGenerator[Self]:
         """Start everything; end everything."""
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(httpx2.AsyncClient(timeout=40, trust_env=False))
@@ -94,8 +94,19 @@ class Desk:
         crm, mail = self.state / "crm.port", self.state / "mail.port"
         for leftover in (crm, mail):
             leftover.unlink(missing_ok=True)
-        await self.spawn("crm", "examples.support_desk.crm", "--port", "0", "--database", str(self.state / "crm.sqlite"), "--port-file", str(crm))
-        await self.spawn("mailbox", "examples.support_desk.mailbox", "--port", "0", "--maildir", str(self.maildir), "--port-file", str(mail))
+        await self.spawn(
+            "crm",
+            "examples.support_desk.crm",
+            "--port",
+            "0",
+            "--database",
+            str(self.state / "crm.sqlite"),
+            "--port-file",
+            str(crm),
+        )
+        await self.spawn(
+            "mailbox", "examples.support_desk.mailbox", "--port", "0", "--maildir", str(self.maildir), "--port-file", str(mail)
+        )
         crm_port, mail_port = await _port_in(crm), await _port_in(mail)
         self.crm_url = f"http://127.0.0.1:{crm_port}"
         target = {
@@ -132,7 +143,15 @@ class Desk:
         """Start one Python process; its output goes to its log."""
         with (self.logs / f"{name}.log").open("ab") as log:
             self.processes[name] = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, *arguments, env=self.environment, cwd=ROOT, stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL
+                sys.executable,
+                "-m",
+                module,
+                *arguments,
+                env=self.environment,
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                stdin=asyncio.subprocess.DEVNULL,
             )
 
     async def cli(self, *arguments: str, given: str | None = None) -> str:
@@ -179,24 +198,30 @@ class Desk:
 
     async def log_in(self) -> None:
         """Log in over HTTP as the person who approves."""
-        answer = await self._call("POST", "/api/login", content=json.dumps({"name": "mira", "password": self.password}), who=None)
+        answer = await self._call(
+            "POST", "/api/login", content=json.dumps({"name": "mira", "password": self.password}), who=None
+        )
         self.token = answer.body["token"]
 
-    async def _call(self, method: str, path: str, *, who: str | None, headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
+    async def _call(
+        self, method: str, path: str, *, who: str | None, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> Reply:
         sent = {"Content-Type": "application/json"} if "content" in more else {}
         if who is not None:
             sent["Authorization"] = f"Bearer {who}"
         answer = await self.http.request(method, self.url + path, headers=sent | dict(headers or {}), **more)
         try:
-            body = answer.json()
+            body = cast("dict[str, Any]", answer.json())
         except ValueError:
             body = {}
-        return Reply(answer.status_code, dict(answer.headers), answer.text, body if isinstance(body, dict) else {"items": body})
+        return Reply(answer.status_code, dict(answer.headers), answer.text, body)
 
     async def submit_document(self, action: str, path: Path, media_type: str, key: str) -> Reply:
         """Submit a file as the form does."""
-        files = {"file": (path.name, path.read_bytes(), media_type)}
-        answer = await self._call("POST", f"/api/actions/{action}/jobs", who=self.key, headers={"Idempotency-Key": key}, files=files)
+        files = {"file": (path.name, await asyncio.to_thread(path.read_bytes), media_type)}
+        answer = await self._call(
+            "POST", f"/api/actions/{action}/jobs", who=self.key, headers={"Idempotency-Key": key}, files=files
+        )
         self.first_job = self.first_job or str(answer.body.get("job_id", ""))
         return answer
 
@@ -271,7 +296,9 @@ class Desk:
 
     async def switch_by_service(self) -> Reply:
         """Try to turn the switch on with a program's key."""
-        return await self._call("PUT", "/api/switch", who=self.key, content=json.dumps({"on": True, "reason": "I am a program"}))
+        return await self._call(
+            "PUT", "/api/switch", who=self.key, content=json.dumps({"on": True, "reason": "I am a program"})
+        )
 
     async def replace_worker_by_kill(self) -> int:
         """SIGKILL the worker and start another; returns the killed process's id."""
@@ -282,7 +309,9 @@ class Desk:
         return old.pid
 
     async def _crm(self, method: str, path: str, **more: Any) -> Any:
-        answer = await self.http.request(method, self.crm_url + path, headers={"Authorization": f"Bearer {self.crm_token}"}, **more)
+        answer = await self.http.request(
+            method, self.crm_url + path, headers={"Authorization": f"Bearer {self.crm_token}"}, **more
+        )
         answer.raise_for_status()
         return answer.json()
 
@@ -303,8 +332,9 @@ class Desk:
         return (
             f"   page       {self.url}/   log in as mira, password {self.password}\n"
             f"   API key    {self.key}   (role operator)\n"
-            f"   submit     curl -F file=@examples/support_desk/inputs/wrong_invoice.pdf -H 'Authorization: Bearer {self.key}' \\\n"
-            f"                -H 'Idempotency-Key: try-1' {self.url}/api/actions/draft_customer_reply/jobs\n"
+            f"   submit     curl -F file=@examples/support_desk/inputs/wrong_invoice.pdf \\\n"
+            f"                -H 'Authorization: Bearer {self.key}' -H 'Idempotency-Key: try-1' \\\n"
+            f"                {self.url}/api/actions/draft_customer_reply/jobs\n"
             f"   mailbox    {self.maildir}\n   CRM        {self.crm_url}/notes (bearer {self.crm_token})\n"
             f"   logs       {self.logs}\n   Ctrl-C stops everything."
         )
@@ -320,8 +350,8 @@ class Desk:
 
 def _items(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict):
-        return next(part for part in value.values() if isinstance(part, list))
-    return value
+        return next(part for part in cast("dict[str, Any]", value).values() if isinstance(part, list))
+    return cast("list[dict[str, Any]]", value)
 
 
 async def _free_port() -> int:
@@ -334,6 +364,10 @@ async def _free_port() -> int:
 
 async def _port_in(path: Path) -> int:
     async with asyncio.timeout(30):
-        while not (path.exists() and path.read_text().strip()):
+        while not (text := await asyncio.to_thread(_read, path)):  # noqa: ASYNC110 -- another process writes the file
             await asyncio.sleep(0.05)
-    return int(path.read_text())
+    return int(text)
+
+
+def _read(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""

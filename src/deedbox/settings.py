@@ -18,7 +18,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="DEEDBOX_", extra="ignore", frozen=True)
 
-    database_url: SecretStr | None = Field(default=None, description="PostgreSQL of your own (15 to 18); unset: the embedded one.")
+    database_url: SecretStr | None = Field(
+        default=None, description="PostgreSQL of your own (15 to 18); unset: the embedded one."
+    )
     migrate_url: SecretStr | None = Field(
         default=None, description="URL of a user who may create tables and roles; default: the database URL."
     )
@@ -35,12 +37,16 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
     max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
     max_waiting: int = Field(default=1_000_000, ge=1, description="Jobs that may wait per action and tenant.")
-    lease_s: float = Field(default=30.0, description="Lease of an attempt in seconds; beat, self-fence and sweep follow from it.")
+    lease_s: float = Field(
+        default=30.0, description="Lease of an attempt in seconds; beat, self-fence and sweep follow from it."
+    )
     worker_slots: int = Field(default=64, ge=1, le=5000, description="Attempts at once in one worker process.")
     drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
     send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
     send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")
-    model_base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint, for example http://127.0.0.1:8000/v1.")
+    model_base_url: str | None = Field(
+        default=None, description="OpenAI-compatible endpoint, for example http://127.0.0.1:8000/v1."
+    )
     model_api_key: SecretStr | None = Field(default=None, description="Bearer key of the model endpoint.")
     model_name: str | None = Field(default=None, description="Model to ask for.")
     model_timeout_s: float = Field(default=60.0, gt=0, le=3600, description="Time-out of one request to the model, in seconds.")
@@ -53,7 +59,9 @@ class Settings(BaseSettings):
         default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
     )
     actions_enabled: bool = Field(
-        default=False, validation_alias="AI_ACTIONS_ENABLED", description="The environment half of the switch: only `true` is on."
+        default=False,
+        validation_alias="AI_ACTIONS_ENABLED",
+        description="The environment half of the switch: only `true` is on.",
     )
 
     @field_validator("egress_allow", mode="before")
@@ -89,5 +97,3 @@ class Settings(BaseSettings):
     def fingerprint(self) -> bytes:
         """A hash that differs between processes with different settings; secrets do not enter it."""
         return hashlib.sha256(self.model_dump_json().encode()).digest()
-
-

@@ -1,7 +1,7 @@
 """Names of metrics and log fields, in one table, and how logging is set up."""
 
 import logging
-from typing import Any, cast
+from typing import cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -44,4 +44,4 @@ def configure_logging(level: str) -> None:
 
 def log(name: str) -> structlog.stdlib.BoundLogger:
     """A logger; `name` says which part of the road writes."""
-    return cast("structlog.stdlib.BoundLogger", cast("Any", structlog.get_logger()).bind(part=name))
+    return cast("structlog.stdlib.BoundLogger", structlog.get_logger().bind(part=name))

@@ -27,6 +27,6 @@ class Waited(BaseModel):
 async def wait_for(ctx: Context, given: Wait) -> Waited:
     """Wait for a file."""
     await ctx.progress(1, 2, f"pid {os.getpid()}")
-    while not Path(given.gate).exists():  # noqa: ASYNC110 -- another process makes the file
+    while not Path(given.gate).exists():  # noqa: ASYNC110, ASYNC240 -- another process makes the file
         await asyncio.sleep(0.02)
     return Waited(pid=os.getpid())

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deedbox.cli.output import say, show_json, show_pairs, show_table, when
+from deedbox.cli.output import console, say, show_json, show_pairs, show_table, when
 from deedbox.cli.session import AsOption, JsonOption, ask_password, person, reader, run
 from deedbox.wiring import Installation
 
@@ -39,6 +39,7 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
             ("notices", "on" if state["notices_on"] else "off"),
         ]
     )
+    console().print()
     show_table(
         ["dispatching process", "environment"],
         [[name, "on" if is_on else "off"] for name, is_on in processes.items()],

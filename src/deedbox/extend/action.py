@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
 
@@ -59,7 +59,7 @@ class Action:
         return found
 
 
-def make_action(  # noqa: PLR0913 -- every one is a keyword of the public decorator
+def make_action(
     handler: Handler,
     *,
     version: int,
@@ -107,7 +107,7 @@ def make_action(  # noqa: PLR0913 -- every one is a keyword of the public decora
 def _schemas(name: str, handler: Handler) -> tuple[type[BaseModel], type[BaseModel]]:
     hints = get_type_hints(handler)
     parameters = list(inspect.signature(handler).parameters)
-    if len(parameters) != 2:
+    if len(parameters) != 2:  # noqa: PLR2004 -- the context and the input
         raise RegistrationError(f"{name}: the handler takes a Context and one pydantic model")
     input_model = hints.get(parameters[1])
     returned = hints.get("return")
@@ -116,7 +116,7 @@ def _schemas(name: str, handler: Handler) -> tuple[type[BaseModel], type[BaseMod
         raise RegistrationError(f"{name}: the second parameter must be annotated with a pydantic model")
     if len(candidates) != 1 or not _is_model(candidates[0]):
         raise RegistrationError(f"{name}: the return type must be one pydantic model (and Abstain, if it may abstain)")
-    return input_model, candidates[0]
+    return cast("type[BaseModel]", input_model), candidates[0]
 
 
 def _is_model(kind: Any) -> bool:

@@ -14,9 +14,11 @@ from deedbox.model.errors import InvalidValueError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
 
-
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
+
+MOST_SLOT = 100
+"""The longest name of a slot, in characters; the schema says the same."""
 
 
 class AttemptPort(Protocol):
@@ -124,8 +126,15 @@ class Context:
         """A validated value from the configured model, after at most the configured repairs. Raises ActionFailure."""
         return cast("M", await self._port.model(output, prompt, instructions))
 
-    def effect(  # noqa: PLR0913 -- each is one word of what is proposed
-        self, connector: str, *, target: str, slot: str, payload: BaseModel | Mapping[str, Any], group: str = "default", after: str | None = None
+    def effect(
+        self,
+        connector: str,
+        *,
+        target: str,
+        slot: str,
+        payload: BaseModel | Mapping[str, Any],
+        group: str = "default",
+        after: str | None = None,
     ) -> EffectPlan:
         """Propose one external effect. Plans, does nothing: no I/O happens here and no receipt comes back.
 
@@ -135,7 +144,7 @@ class Context:
         known = self._connectors.get(connector)
         if known is None:
             raise ActionFailure("bug", "unknown_connector", f"There is no connector {connector!r}.")
-        if not slot.strip() or len(slot) > 100:
+        if not slot.strip() or len(slot) > MOST_SLOT:
             raise ActionFailure("bug", "bad_slot", "A slot is a name of 1 to 100 characters.")
         if any(plan.slot == slot for plan in self.plans):
             raise ActionFailure("bug", "slot_planned_twice", f"The slot {slot!r} was planned twice.")

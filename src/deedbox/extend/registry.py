@@ -24,7 +24,7 @@ class App:
                 raise RegistrationError(f"connector {connector.name!r} is registered twice")
             self.connectors[connector.name] = connector
 
-    def action(  # noqa: PLR0913 -- each is one word of the declaration
+    def action(
         self,
         *,
         roles: Iterable[str],

@@ -31,8 +31,10 @@ class Proposed:
 
 
 def judge(proposed: Proposed) -> Gate:
-    """What becomes of a proposal. `allow` is for actions without effects; effects beyond that hold, or are denied where
-    the action names nobody who could decide.
+    """What becomes of a proposal.
+
+    `allow` is for actions without effects; effects beyond that hold, or are denied where the action names nobody who could
+    decide.
     """
     action = proposed.action
     if proposed.abstained is not None:

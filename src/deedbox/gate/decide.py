@@ -5,9 +5,10 @@ refuses changes nothing and says who was first.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal
 from uuid import UUID
 
 from deedbox.model.errors import DeedboxError, Problem
@@ -25,6 +26,8 @@ from deedbox.store.views import notify_jobs
 NOT_AFTER_S = 86400.0
 """How long an authorised effect may wait on the outbox before it lapses unsent, in seconds."""
 
+DIGEST_BYTES = 32
+
 Choice = Literal["approve", "reject"]
 State = Literal["pending", "approved", "rejected", "expired"]
 
@@ -39,8 +42,16 @@ class Decided:
     message: str
 
 
-async def decide(  # noqa: PLR0913 -- who, what, and exactly what was shown
-    pool: Pool, ids: IdSource, principal: Principal, *, approval_id: UUID, digest_hex: str | None, choice: str, reason: str | None, how: str
+async def decide(
+    pool: Pool,
+    ids: IdSource,
+    principal: Principal,
+    *,
+    approval_id: UUID,
+    digest_hex: str | None,
+    choice: str,
+    reason: str | None,
+    how: str,
 ) -> Decided:
     """Decide one approval for one person, bound to the digest that was shown.
 
@@ -60,7 +71,9 @@ async def decide(  # noqa: PLR0913 -- who, what, and exactly what was shown
             raise DeedboxError("not_found", "There is no such approval, or it is not yours.")
         _authorise(principal, approval, shown, checked)
         voter = UUID(principal.principal_id)
-        if not await decision.vote(connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how):
+        if not await decision.vote(
+            connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how
+        ):
             raise DeedboxError("already_decided", "You have decided this already; another person's vote is needed.")
         answer = await _apply(connection, ids, approval, principal, checked, short_message(reason) if reason else None, how)
         detail = {"digest": shown.hex(), "job_id": str(job_id), "state": answer.state}
@@ -80,13 +93,13 @@ def _check(digest_hex: str | None, choice: str, reason: str | None) -> tuple[byt
         shown = bytes.fromhex(digest_hex or "")
     except ValueError:
         shown = b""
-    if len(shown) != 32:
+    if len(shown) != DIGEST_BYTES:
         problem = Problem("/digest", "digest", "must be the 64 hexadecimal digits that were shown")
         raise DeedboxError("invalid_input", "The digest of what was shown is missing.", problems=(problem,))
     if choice == "reject" and not (reason or "").strip():
         problem = Problem("/reason", "required", "a rejection needs a reason")
         raise DeedboxError("invalid_input", "A rejection needs a reason.", problems=(problem,))
-    return shown, cast("Choice", choice)
+    return shown, choice
 
 
 def _authorise(principal: Principal, approval: decision.LockedApproval, shown: bytes, choice: Choice) -> None:
@@ -108,7 +121,7 @@ def _authorise(principal: Principal, approval: decision.LockedApproval, shown: b
         raise DeedboxError("permission_denied", f"`{choice}` is not one of the decisions allowed here.")
 
 
-async def _apply(  # noqa: PLR0913, PLR0917 -- one transaction's worth of facts
+async def _apply(
     connection: Connection,
     ids: IdSource,
     approval: decision.LockedApproval,
@@ -152,8 +165,10 @@ async def _enqueue(connection: Connection, ids: IdSource, approval: decision.Loc
         raise RuntimeError(f"approval {approval.approval_id} names {approval.effects} effects, {len(enqueued)} were found")
 
 
-async def _event(connection: Connection, ids: IdSource, job_id: UUID, event_type: str, payload: dict[str, object]) -> None:
-    await decision.add_event(connection, job_id, event_id=ids.new(), event_type=event_type, payload_json=json.dumps(payload))
+async def _event(connection: Connection, ids: IdSource, job_id: UUID, event_type: str, payload: Mapping[str, object]) -> None:
+    await decision.add_event(
+        connection, job_id, event_id=ids.new(), event_type=event_type, payload_json=json.dumps(dict(payload))
+    )
 
 
 async def _job_after(connection: Connection, ids: IdSource, job_id: UUID, why: str, reason: str) -> None:
@@ -196,9 +211,11 @@ async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
                 connection, approval_id=approval_id, state="expired", decided_by=None, how="sweep", reason=None
             )
             event = {"approval_id": str(approval_id), "group": approval.group, "decision": "expired"}
-            await _event(connection, ids, job_id, "job.decided", dict(event))
+            await _event(connection, ids, job_id, "job.decided", event)
             await _job_after(connection, ids, job_id, "expired", "")
-            entry = AuditEntry(tenant, "system:sweep", "sweep", "system", "expire", "approval", str(approval_id), None, {"job_id": str(job_id)})
+            entry = AuditEntry(
+                tenant, "system:sweep", "sweep", "system", "expire", "approval", str(approval_id), None, {"job_id": str(job_id)}
+            )
             await append(connection, entry)
             ended += 1
     return ended

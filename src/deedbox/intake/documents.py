@@ -8,6 +8,8 @@ from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
 from deedbox.model.fingerprint import MAX_SAFE_INTEGER
 
 MAX_DEPTH = 64
+MOST_DIGITS = 17
+"""2^53 has 16 digits; with its sign no kept integer is longer than this."""
 
 
 class _Repeated(dict[str, Any]):
@@ -32,7 +34,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | _Unkept:
-    if len(text) > 17:
+    if len(text) > MOST_DIGITS:
         return _Unkept(text[:20])
     value = int(text)
     return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _Unkept(text)
@@ -87,7 +89,9 @@ def check(value: Any, path: tuple[str | int, ...] = ()) -> None:
         if not math.isfinite(value):
             raise InvalidValueError(pointer(path), "not_finite", "a number too large to keep; send it as a string")
     elif isinstance(value, _Unkept):
-        raise InvalidValueError(pointer(path), "number", f"{value.text} is a number that cannot be kept exactly; send it as a string")
+        raise InvalidValueError(
+            pointer(path), "number", f"{value.text} is a number that cannot be kept exactly; send it as a string"
+        )
     elif isinstance(value, int) and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
         raise InvalidValueError(pointer(path), "number", "an integer from 2^53 on; send it as a string")
 
@@ -118,5 +122,5 @@ def _spelt(path: tuple[str | int, ...]) -> str:
 
 
 def input_problems(errors: list[Any]) -> tuple[Problem, ...]:
-    """pydantic's errors as problems with pointers; the values themselves are not repeated."""
+    """Pydantic's errors as problems with pointers; the values themselves are not repeated."""
     return tuple(Problem(pointer(tuple(item["loc"])), str(item["type"]), str(item["msg"])) for item in errors)

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 
+MOST_KEY = 255
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _DERIVED_EXPIRY_S = 400 * 86400.0
 
@@ -140,9 +141,12 @@ class Intake:
 
     def _input(self, action: Action, request: Request) -> tuple[tuple[store.StoredDocument, ...], Any, Any]:
         """The documents, the input as stored, and the input as hashed (documents by name and sha256)."""
-        if not isinstance(request.body, dict):
-            raise DeedboxError("invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),))
-        body: dict[str, Any] = dict(request.body)  # pyright: ignore[reportUnknownArgumentType]
+        given: Any = request.body
+        if not isinstance(given, dict):
+            raise DeedboxError(
+                "invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),)
+            )
+        body: dict[str, Any] = dict(cast("dict[str, Any]", given))
         fields = action.document_fields
         for name in fields:
             if body.get(name) is not None:
@@ -168,7 +172,9 @@ class Intake:
         except ValidationError as error:
             problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
             names = ", ".join(problem.pointer or "/" for problem in problems[:5])
-            raise DeedboxError("invalid_input", f"The input does not match the schema at {names}.", problems=problems) from error
+            raise DeedboxError(
+                "invalid_input", f"The input does not match the schema at {names}.", problems=problems
+            ) from error
         return tuple(documents), body, hashed
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
@@ -296,12 +302,10 @@ class Intake:
 
 def check_key(key: str) -> str:
     """A usable idempotency key, or DeedboxError key_invalid: 1 to 255 printable ASCII characters, not blank at its ends."""
-    if len(key) > 255 or not _KEY.fullmatch(key):
+    if len(key) > MOST_KEY or not _KEY.fullmatch(key):
         raise DeedboxError(
             "key_invalid",
             "An idempotency key is 1 to 255 printable ASCII characters and neither begins nor ends with a blank.",
             problems=(Problem("/Idempotency-Key", "key", "is empty, blank, too long or not printable"),),
         )
     return key
-
-

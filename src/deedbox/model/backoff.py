@@ -8,6 +8,8 @@ from dataclasses import dataclass
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 MAX_SECONDS = 400 * 86400.0
+MOST_ATTEMPTS = 100
+MOST_FACTOR = 10.0
 
 
 def seconds(value: str | float, *, name: str = "duration") -> float:
@@ -42,9 +44,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         """Refuse numbers that could not reach SQL safely. Raises ValueError."""
-        if not 1 <= self.attempts <= 100:
+        if not 1 <= self.attempts <= MOST_ATTEMPTS:
             raise ValueError(f"attempts: {self.attempts} must be between 1 and 100")
-        if not math.isfinite(self.factor) or not 1 <= self.factor <= 10:
+        if not math.isfinite(self.factor) or not 1 <= self.factor <= MOST_FACTOR:
             raise ValueError(f"factor: {self.factor} must be between 1 and 10")
         if seconds(self.base, name="base") > seconds(self.cap, name="cap"):
             raise ValueError("base: must not be above cap")

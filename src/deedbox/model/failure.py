@@ -5,6 +5,7 @@ own calls did not raise is the handler's bug.
 """
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Literal
 
 FailureClass = Literal[
@@ -26,7 +27,7 @@ JobVerb = Literal["back_off", "fail", "cancel"]
 EffectVerb = Literal["retry", "lose_track", "refuse"]
 
 
-class ActionFailure(Exception):
+class ActionFailure(Exception):  # noqa: N818 -- the word of the design: a failure has a class
     """A failure whose class is known where it was raised.
 
     `code` is stable and safe to show; `message` is a sentence that can be said aloud; `retry_after` is in seconds.
@@ -98,10 +99,10 @@ def effect_verb(failure_class: FailureClass) -> EffectVerb:
 
 def class_of_status(status: int) -> FailureClass:
     """The class of an HTTP status answered by a provider (RFC 9110; 429 from RFC 6585)."""
-    if status == 429:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
         return "rate_limited"
     if status in (401, 403):
         return "denied"
-    if status in (408, 425) or status >= 500:
+    if status in (408, 425) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return "overloaded"
     return "caller_error"

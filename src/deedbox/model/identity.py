@@ -13,7 +13,9 @@ PERMISSIONS: dict[str, frozenset[Verb]] = {
     "viewer": frozenset({"read"}),
     "operator": frozenset({"submit", "read", "retry", "take_up", "replace", "cancel", "reconcile"}),
     "manager": frozenset({"submit", "read", "retry", "take_up", "replace", "cancel", "reconcile", "decide", "switch"}),
-    "admin": frozenset({"submit", "read", "retry", "take_up", "replace", "cancel", "reconcile", "decide", "switch", "administer"}),
+    "admin": frozenset(
+        {"submit", "read", "retry", "take_up", "replace", "cancel", "reconcile", "decide", "switch", "administer"}
+    ),
 }
 
 

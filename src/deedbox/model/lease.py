@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from deedbox.model.backoff import seconds
 
+SHORTEST_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -20,7 +22,7 @@ class Lease:
         """Raises ValueError for lengths that cannot work."""
         seconds(self.length, name="lease")
         seconds(self.cap, name="lease_cap")
-        if self.length < 0.5:
+        if self.length < SHORTEST_S:
             raise ValueError(f"lease: {self.length} s is too short; 0.5 s is the least")
         if self.cap < self.length:
             raise ValueError("lease_cap: must not be below the lease")

@@ -20,7 +20,9 @@ def storable_text(text: str) -> str:
 
 def short_message(text: str) -> str:
     """A storable sentence of at most 1,000 characters, control characters shown as their escapes."""
-    shown = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in text[: MAX_MESSAGE + 1])
+    shown = "".join(
+        character if character.isprintable() else f"\\u{ord(character):04x}" for character in text[: MAX_MESSAGE + 1]
+    )
     shown = storable_text(shown)
     return shown if len(shown) <= MAX_MESSAGE else shown[: MAX_MESSAGE - 1] + "…"
 

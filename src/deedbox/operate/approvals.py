@@ -77,7 +77,14 @@ class Approvals:
     ) -> DecisionResult:
         """Decide exactly what `digest_hex` names; see deedbox.gate.decide."""
         done = await decide(
-            self._pool, self._ids, principal, approval_id=approval_id, digest_hex=digest_hex, choice=decision, reason=reason, how=how
+            self._pool,
+            self._ids,
+            principal,
+            approval_id=approval_id,
+            digest_hex=digest_hex,
+            choice=decision,
+            reason=reason,
+            how=how,
         )
         return DecisionResult(done.state, done.by, done.at, done.message)
 
@@ -130,10 +137,14 @@ def _card(
         state=cast("ApprovalState", row[4]),
         digest_hex=bytes(row[5]).hex(),
         sentences=tuple(effect[3] for effect in effects) or ("Nothing is sent: the action abstained.",),
-        effects=tuple(EffectView(effect[0], effect[1], effect[2], _rows(json.loads(bytes(effect[4]))["payload"])) for effect in effects),
+        effects=tuple(
+            EffectView(effect[0], effect[1], effect[2], _rows(json.loads(bytes(effect[4]))["payload"])) for effect in effects
+        ),
         key=row[6] if row[7] == "header" else None,
         asked_by=row[8] or "someone who is gone",
-        why_asked=f"The action abstained: {abstained}" if abstained else "Every external effect of this action is decided by a person.",
+        why_asked=f"The action abstained: {abstained}"
+        if abstained
+        else "Every external effect of this action is decided by a person.",
         deadline=row[11],
         zone=ZONE,
         audience=audience,
@@ -143,7 +154,7 @@ def _card(
         on_silence="Nothing is sent; at the deadline the job ends as expired. Silence never approves.",
         may_decide=why_not is None,
         why_not=why_not,
-        source_links=tuple(SourceLink(name, f"/api/documents/{document_id}") for document_id, name in documents),
+        source_links=tuple(SourceLink(name, f"/documents/{document_id}") for document_id, name in documents),
         draft=_rows(row[18]) if row[18] is not None else (),
         validation=_validation(facts),
         model=_model(facts),
@@ -175,7 +186,9 @@ def _text(value: Any) -> str:
 def _validation(facts: dict[str, Any]) -> Validation:
     repairs = int(facts.get("repairs") or 0)
     stated = {"valid": "The draft matched its schema.", "repaired": f"The draft matched its schema after {repairs} repair(s)."}
-    return Validation(stated.get(str(facts.get("validation")), "The output matched its schema; no model was asked."), (), repairs)
+    return Validation(
+        stated.get(str(facts.get("validation")), "The output matched its schema; no model was asked."), (), repairs
+    )
 
 
 def _model(facts: dict[str, Any]) -> str | None:

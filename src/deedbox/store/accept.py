@@ -152,7 +152,10 @@ async def existing(connection: Connection, jobs: Sequence[NewJob]) -> dict[tuple
             "key_sha256": [job.key_sha256 for job in jobs],
         },
     )
-    return {(row[0], row[1], bytes(row[2])): Bound(row[3], row[4], row[5], row[6], row[7], row[8]) for row in await cursor.fetchall()}
+    return {
+        (row[0], row[1], bytes(row[2])): Bound(row[3], row[4], row[5], row[6], row[7], row[8])
+        for row in await cursor.fetchall()
+    }
 
 
 async def lane(connection: Connection, queue: str, action: str, tenant: str) -> int:

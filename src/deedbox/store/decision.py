@@ -63,7 +63,9 @@ async def lock_approval(connection: Connection, approval_id: UUID) -> LockedAppr
     return LockedApproval(*row) if row else None
 
 
-async def vote(connection: Connection, *, approval_id: UUID, principal_id: UUID, decision: str, digest: bytes, how: str) -> bool:
+async def vote(
+    connection: Connection, *, approval_id: UUID, principal_id: UUID, decision: str, digest: bytes, how: str
+) -> bool:
     """Keep a vote; False when this person has voted."""
     cursor = await connection.execute(
         statement("decision", "vote"),
@@ -106,7 +108,8 @@ async def move_job(connection: Connection, job_id: UUID, state: str) -> None:
 async def add_event(connection: Connection, job_id: UUID, *, event_id: UUID, event_type: str, payload_json: str) -> None:
     """Append an event of a job whose row is locked."""
     await connection.execute(
-        statement("decision", "add_event"), {"job_id": job_id, "event_id": event_id, "type": event_type, "payload": payload_json}
+        statement("decision", "add_event"),
+        {"job_id": job_id, "event_id": event_id, "type": event_type, "payload": payload_json},
     )
 
 

@@ -11,7 +11,7 @@ from typing import LiteralString, cast
 
 from deedbox.model.lifecycle import ALL
 
-_HEAD = re.compile(r"^-- name: (?P<name>[a-z_]+)\s*$", re.M)
+_HEAD = re.compile(r"^-- name: (?P<name>[a-z_]+)\s*$", re.MULTILINE)
 _MARK = re.compile(r"\{\{(?P<machine>[a-z]+)\.(?P<move>[a-z_]+)\}\}")
 _MACHINES = {lifecycle.name: lifecycle for lifecycle in ALL}
 

@@ -60,7 +60,8 @@ async def _roles(connection: Connection) -> bool:
                 # Two databases of one cluster may be migrated at once; the loser of that race finds the role made.
                 await connection.execute(
                     sql.SQL(
-                        "DO $$ BEGIN CREATE ROLE {role} {login}; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+                        "DO $$ BEGIN CREATE ROLE {role} {login}; "
+                        "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
                     ).format(role=sql.Identifier(role), login=sql.SQL(cast("LiteralString", login)))
                 )
     except InsufficientPrivilege:
@@ -105,7 +106,8 @@ async def make_partitions(connection: Connection) -> list[str]:
     Bounds are UUIDv7 of the first moment of a month, by the database's clock.
     """
     cursor = await connection.execute(
-        "SELECT to_char(m, 'YYYY_MM'), extract(epoch FROM m)::bigint * 1000, extract(epoch FROM m + interval '1 month')::bigint * 1000"
+        "SELECT to_char(m, 'YYYY_MM'), extract(epoch FROM m)::bigint * 1000,"
+        " extract(epoch FROM m + interval '1 month')::bigint * 1000"
         " FROM generate_series(date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') - interval '1 month',"
         " date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') + make_interval(months => %s), interval '1 month') AS m",
         [MONTHS_AHEAD],

@@ -1,7 +1,8 @@
 """The outbox: leasing effects, every move of an effect, and the repairs of what a lost sender or the clock left behind.
 
 Locks are taken in one order everywhere: switch, queue (by job_id), approval, effect, audit. Whoever moves an effect locks
-its job's queue row first, because an effect's events are numbered there. A notice is no part of a job's history: it writes no event.
+its job's queue row first, because an effect's events are numbered there. A notice is no part of
+a job's history: it writes no event.
 """
 
 import json

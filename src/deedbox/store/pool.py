@@ -30,7 +30,9 @@ def options(name: str, *, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> d
     }
 
 
-def make_pool(url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> Pool:
+def make_pool(
+    url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS
+) -> Pool:
     """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements."""
     return AsyncConnectionPool(
         conninfo.make_conninfo(url),

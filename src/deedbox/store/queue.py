@@ -106,7 +106,13 @@ async def lanes(connection: Connection, queues: Sequence[str], actions: Sequence
 
 
 async def claim(
-    connection: Connection, serve: Sequence[Serve], *, worker: str, lease_s: float, attempt_ids: Sequence[UUID], event_ids: Sequence[UUID]
+    connection: Connection,
+    serve: Sequence[Serve],
+    *,
+    worker: str,
+    lease_s: float,
+    attempt_ids: Sequence[UUID],
+    event_ids: Sequence[UUID],
 ) -> list[Claimed]:
     """Lease at most as many due jobs as there are `attempt_ids`."""
     cursor = await connection.execute(

@@ -90,5 +90,3 @@ class Sweep:
         if done:
             async with autocommit(self._pool) as connection:
                 await notify_jobs(connection, done)
-
-

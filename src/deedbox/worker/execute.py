@@ -25,6 +25,8 @@ from deedbox.store.transaction import autocommit
 from deedbox.worker.held import Held
 from deedbox.worker.model_result import ModelCall, ModelFailure
 
+PROGRESS_EVERY_S = 0.5
+
 
 class Reader(Protocol):
     """Reads JSON from a configured target."""
@@ -126,7 +128,7 @@ class Port:
     async def progress(self, step: int, total_steps: int, message: str) -> None:
         """Report how far it is: at most two a second, and no step twice."""
         now = time.monotonic()
-        if step <= self._last_step or (now - self._last_progress < 0.5 and step != total_steps):
+        if step <= self._last_step or (now - self._last_progress < PROGRESS_EVERY_S and step != total_steps):
             telemetry.log("worker").debug("progress_dropped", step=step, total_steps=total_steps)
             return
         self._last_step, self._last_progress = step, now

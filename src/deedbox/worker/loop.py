@@ -48,7 +48,7 @@ class WorkerSettings:
 class Worker:
     """Runs the actions of one app until it is told to stop."""
 
-    def __init__(  # noqa: PLR0913 -- composed once, in wiring
+    def __init__(
         self,
         *,
         url: str,
@@ -146,10 +146,7 @@ class Worker:
     async def _pause(self, stop: asyncio.Event) -> None:
         self._freed.clear()
         timeout = self._settings.poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
-        waits = [
-            asyncio.create_task(coroutine)
-            for coroutine in (self._waited(timeout), self._freed_while_full(), _set(stop))
-        ]
+        waits = [asyncio.create_task(coroutine) for coroutine in (self._waited(timeout), self._freed_while_full(), _set(stop))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

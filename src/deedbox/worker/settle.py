@@ -100,12 +100,16 @@ class Settler:
             output_json=outcome.output_json,
             plans=outcome.plans,
             abstained=outcome.abstained,
-            facts={"validation": outcome.journal.validation, "repairs": outcome.journal.repairs, "models": outcome.journal.models},
+            facts={
+                "validation": outcome.journal.validation,
+                "repairs": outcome.journal.repairs,
+                "models": outcome.journal.models,
+            },
         )
         approvals = await admit(connection, self._ids, proposed, outcome=gate)
         return {"approvals": [str(approval) for approval in approvals]}
 
-    def _place(  # noqa: PLR0913, PLR0917 -- the two lists are the batch
+    def _place(
         self,
         job_id: UUID,
         outcome: Outcome,
@@ -138,7 +142,7 @@ class Settler:
                 await notify_jobs(connection, job_ids)
 
 
-def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:
+def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR0911 -- one return per move
     """The one place where an outcome turns into a move of the job."""
     if outcome.failure is None:
         proposed = Proposed(
@@ -150,7 +154,9 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:
         if row.cancel_requested:
             return _canceled()
         if gate == "hold":
-            return _Verdict("hold", "job.awaiting_human", {"effects": len(outcome.plans)}, "awaiting_human", ends=False, gate=gate)
+            return _Verdict(
+                "hold", "job.awaiting_human", {"effects": len(outcome.plans)}, "awaiting_human", ends=False, gate=gate
+            )
         if gate == "deny":
             return _failed("fail", "denied", "policy_denied", "The policy does not let this action act.", gate=gate)
         return _failed("fail", "rejected_output", "abstained", outcome.abstained or "The action abstained.")
@@ -180,9 +186,7 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:
 
 def _canceled() -> _Verdict:
     message = "The job was canceled while it ran."
-    return _Verdict(
-        "cancel", "job.canceled", {"code": "canceled"}, "canceled", True, None, "canceled", "canceled", message
-    )
+    return _Verdict("cancel", "job.canceled", {"code": "canceled"}, "canceled", True, None, "canceled", "canceled", message)
 
 
 def _failed(move: str, failure_class: str, code: str, message: str, *, gate: Gate | None = None) -> _Verdict:
