@@ -79,14 +79,14 @@ class Sweep:
 
     async def _effects(self) -> None:
         async with transaction(self._pool) as connection:
-            await outbox.rescue_sendings(connection, self._ids)
+            touched = await outbox.rescue_sendings(connection, self._ids)
         async with transaction(self._pool) as connection:
-            await outbox.expire_unsent(connection, self._ids)
+            touched += await outbox.expire_unsent(connection, self._ids)
         async with autocommit(self._pool) as connection:
             done = await sweep.dispatching_done(connection, PAGE)
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)
-        if done:
+        if touched or done:
             async with autocommit(self._pool) as connection:
-                await notify_jobs(connection, done)
+                await notify_jobs(connection, [*touched, *done])
