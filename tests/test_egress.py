@@ -22,6 +22,7 @@ from deedbox.egress import (
     failure_in,
     parse_host,
 )
+from tests.guarantees import proves
 from tests.servers.http_provider import Fault, HttpProvider
 
 LOOPBACK = EgressPolicy(frozenset({"127.0.0.1"}))
@@ -197,6 +198,7 @@ def _exchange(url: str, policy: EgressPolicy, *, deadline_s: float = LONG, metho
     return main()
 
 
+@proves("G-EGRESS")
 def test_loopback_is_refused_at_once_and_not_a_byte_leaves():
     async def main():
         async with HttpProvider().running() as provider:
@@ -228,6 +230,7 @@ def test_a_mapped_spelling_of_an_allowed_address_stays_refused():
         asyncio.run(_exchange("http://[::ffff:127.0.0.1]:9/", LOOPBACK))
 
 
+@proves("G-EGRESS")
 def test_a_redirect_is_an_answer_and_is_not_followed():
     async def main():
         async with HttpProvider().running() as provider:

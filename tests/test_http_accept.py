@@ -8,6 +8,7 @@ import pytest
 
 from tests.database import TestDatabase
 from tests.guarantees import proves
+from tests.road import until
 from tests.servers.api import api, form, part, problem_of
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +19,7 @@ NOTE = "/api/actions/note_thing/jobs"
 @pytest.mark.parametrize("deliveries", [10, 1000])
 async def test_parallel_deliveries_of_one_key_make_one_job_and_one_lease(database: TestDatabase, deliveries: int) -> None:
     async with api(database) as one, one.client(connections=64) as client:
+
         async def deliver() -> tuple[int, str, bool]:
             response = await client.post(NOTE, json={"text": "once"}, headers={"Idempotency-Key": "one"})
             return response.status_code, response.json()["job_id"], "idempotent-replayed" in response.headers
@@ -167,7 +169,8 @@ async def test_trace_and_run_are_kept_and_a_broken_trace_is_dropped(database: Te
         page = (await client.get("/api/jobs", params={"caller_run": "run 1/u"})).json()
         assert len(page["jobs"]) == 1
         for bad in ("", "x" * 201, "tab\there", "ü"):
-            response = await client.post(NOTE, json={}, headers={"Idempotency-Key": "k3", "Deedbox-Caller-Run": bad.encode()})
+            run = {b"Idempotency-Key": b"k3", b"Deedbox-Caller-Run": bad.encode()}
+            response = await client.post(NOTE, json={}, headers=run)
             assert problem_of(response) == (400, "invalid_header", ["/Deedbox-Caller-Run"])
 
 
@@ -179,7 +182,12 @@ async def test_a_document_is_stored_before_the_202_and_results_link_to_it(databa
             [
                 part("title", "Käse".encode()),
                 part("input", b'{"pages": 3}', media_type="application/json"),
-                part("file", content.replace(b"--bound\r\n", b"--bond\r\n"), file="Prüfung %22A%22.pdf", media_type="application/pdf"),
+                part(
+                    "file",
+                    content.replace(b"--bound\r\n", b"--bond\r\n"),
+                    file="Prüfung %22A%22.pdf",
+                    media_type="application/pdf",
+                ),
                 part("more", b"one", file="C:\\dir\\1.txt", media_type="text/plain"),
                 part("more", b"two", file="2.txt"),
                 part("unused", b"", file=""),
@@ -227,8 +235,7 @@ async def test_who_hangs_up_while_waiting_leaves_the_job_alone(database: TestDat
     async with api(database) as one, one.client() as client:
         headers = {"Idempotency-Key": "k", "Prefer": "wait=20"}
         waiting = asyncio.create_task(client.post(NOTE, json={"text": "a"}, headers=headers))
-        while not (await one.stored())["job"]:  # noqa: ASYNC110 -- the database says when it is there
-            await asyncio.sleep(0.01)
+        await until(one.stored, lambda stored: stored["job"] == 1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         one.road.start(one.road.worker())

@@ -1,15 +1,16 @@
-"""Asking and steering over HTTP: jobs as they stand, waits, cancels, decisions, the switch, effects, and a database that is away."""
+"""Asking and steering over HTTP: jobs, waits, cancels, decisions, the switch, effects, and a database that is away."""
 
 import asyncio
 from datetime import datetime
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from deedbox.dispatch.loop import Dispatcher
 from tests.database import TestDatabase
 from tests.guarantees import proves
-from tests.servers.api import PERSON_TOKEN, Api, api, problem_of, reader
+from tests.servers.api import FAULTY_TOKEN, PERSON_TOKEN, Api, api, problem_of, reader
 
 pytestmark = pytest.mark.anyio
 NOTE = "/api/actions/note_thing/jobs"
@@ -83,9 +84,7 @@ async def test_bad_parameters_are_refused_with_a_pointer(database: TestDatabase)
 
 async def test_jobs_are_listed_in_pages_without_gap_or_repeat(database: TestDatabase) -> None:
     async with api(database) as one, one.client() as client:
-        made = [
-            (await client.post(NOTE, json={}, headers={"Idempotency-Key": f"k{n}"})).json()["job_id"] for n in range(7)
-        ]
+        made = [(await client.post(NOTE, json={}, headers={"Idempotency-Key": f"k{n}"})).json()["job_id"] for n in range(7)]
         await client.post(SLOW, json={})
         seen: list[str] = []
         cursor: str | None = None
@@ -163,7 +162,11 @@ async def test_a_person_decides_over_the_api_and_a_service_never(database: TestD
             assert (done.status_code, done.json()["state"]) == (200, "approved")
             assert problem_of(await person.post(f"{card_path}/decision", json=good))[:2] == (409, "already_decided")
         job = (await client.get(where)).json()
-        assert (job["state"], job["effects"][0]["state"], job["approvals"][0]["state"]) == ("dispatching", "pending", "approved")
+        assert (job["state"], job["effects"][0]["state"], job["approvals"][0]["state"]) == (
+            "dispatching",
+            "pending",
+            "approved",
+        )
 
 
 @proves("G-SWITCH-OFF")
@@ -226,3 +229,27 @@ async def test_while_the_database_is_away_callers_are_told_to_come_again(databas
             assert int(response.headers["retry-after"]) >= 1
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/metrics")).status_code == 200
+
+
+async def test_an_unexpected_failure_says_nothing_of_the_inside(database: TestDatabase) -> None:
+    async with api(database) as one, one.client(FAULTY_TOKEN) as client:
+        response = await client.post(NOTE, json={}, headers={"Idempotency-Key": "k"})
+        assert problem_of(response)[:2] == (500, "internal")
+        assert "inside" not in response.text
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_the_access_log_holds_the_template_and_never_path_or_query(database: TestDatabase) -> None:
+    async with api(database) as one, one.client() as client:
+        with capture_logs() as lines:
+            job_id = (await client.post(NOTE, json={}, headers={"Idempotency-Key": "secret-key"})).json()["job_id"]
+            await client.get(f"/api/jobs/{job_id}", params={"wait": "0", "token": "secret-query"})
+            await client.get("/secret-path", params={"t": "secret-query"})
+        seen = [(line["route"], line["status"], line.get("job_id")) for line in lines if line["event"] == "request"]
+        assert seen == [
+            ("/api/actions/{action}/jobs", 202, job_id),
+            ("/api/jobs/{job_id}", 200, job_id),
+            ("unmatched", 404, None),
+        ]
+        assert "secret" not in str(lines)
+        assert one.key not in str(lines)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from deedbox.model.failure import ActionFailure, FailureClass, classify
 from deedbox.worker.model_call import ModelCall, ModelClient, ModelEndpoint, ModelFailure, retry_after_s
+from tests.guarantees import proves
 from tests.servers.openai_endpoint import RETRY_AFTER_S, OpenAiEndpoint, Reply
 
 NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # no TLS here; reading the system's certificates would take longest
@@ -125,6 +126,7 @@ def test_a_fault_is_repaired_once_naming_path_and_rule(fault: str) -> None:
     assert REPAIRABLE[fault] not in server.requests[0].prompt
 
 
+@proves("G-MODEL-REPAIR")
 @pytest.mark.parametrize("fault", REPAIRABLE)
 @pytest.mark.parametrize("repairs", [0, 1, 3])
 def test_a_fault_that_stays_ends_after_the_repairs(fault: str, repairs: int) -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import httpx2
-import psycopg
 import pytest
 
+from deedbox.operate.follow import Follow
 from deedbox.store.pool import make_pool
 from deedbox.store.transaction import autocommit
 from deedbox.store.views import notify_jobs
@@ -20,7 +20,6 @@ from tests.servers.api import Api, api, problem_of
 
 pytestmark = pytest.mark.anyio
 SLOW = "/api/actions/note_slowly/jobs"
-NOTE = "/api/actions/note_thing/jobs"
 STREAM = {"Accept": "text/event-stream"}
 
 
@@ -122,7 +121,9 @@ async def test_pages_of_json_follow_as_well(database: TestDatabase) -> None:
             assert problem_of(response) == (400, "invalid_header", ["/Last-Event-ID"])
 
 
-async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody_once_it_is_back(database: TestDatabase) -> None:
+async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody_once_it_is_back(
+    database: TestDatabase,
+) -> None:
     pool = make_pool(database.url, "test", size=2)
     await pool.open()
     wakeup = Wakeup(database.url, ping_s=0.1)
@@ -159,7 +160,7 @@ async def test_a_listener_that_hears_nothing_although_nothing_failed_is_replaced
     try:
         await wakeup.ready()
         # What a pooler in transaction mode does to a listener: the session no longer listens, and no call fails.
-        wakeup._ping += "_elsewhere"
+        wakeup.ping_channel += "_elsewhere"
 
         async def connections() -> int:
             return wakeup.connections
@@ -172,20 +173,11 @@ async def test_a_listener_that_hears_nothing_although_nothing_failed_is_replaced
 
 
 async def test_waiting_needs_no_listener(database: TestDatabase) -> None:
-    async with api(database) as one, one.client() as client:
-        # The server forbids LISTEN's connection altogether from here on; the poll is the truth.
-        await database.rows("CREATE OR REPLACE FUNCTION deedbox.nothing() RETURNS void LANGUAGE sql AS ''")
-        where = (await client.post(NOTE, json={"text": "a"}, headers={"Idempotency-Key": "k"})).headers["location"]
-        waiting = asyncio.create_task(client.get(where, params={"wait": "20"}))
-        job_id = UUID(where.rsplit("/", 1)[1])
-
-        async def deafen() -> None:
-            async with await psycopg.AsyncConnection.connect(database.owner_url, autocommit=True) as connection:
-                await connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'deedbox wakeup'"
-                )
-
-        await deafen()
+    async with api(database) as one:
+        deaf = Follow(one.views, poll_s=0.05)
+        job_id = (await one.road.submit("note_thing", {"text": "a"}, "k")).job_id
+        waiting = asyncio.create_task(deaf.job(one.road.caller, job_id, 20))
         one.road.start(one.road.worker())
-        await one.road.until(job_id, "completed")
-        assert (await waiting).json()["state"] == "completed"
+        view = await waiting
+        assert view is not None
+        assert (view.state, view.result) == ("completed", {"text": "a"})

@@ -32,6 +32,7 @@ from tests.database import TestDatabase
 from tests.road import Road, principal, road
 
 PERSON_TOKEN = "a person's own key"
+FAULTY_TOKEN = "makes the server fail"
 LIMITS = Limits(json_bytes=64 << 10, upload_bytes=128 << 10, total_bytes=1 << 20, parts=20)
 
 
@@ -146,7 +147,9 @@ class Api:
     async def stored(self) -> dict[str, int]:
         """How many rows there are of everything that an accepted call stores."""
         tables = ("job", "job_payload", "queue", "event", "idempotency", "document", "job_document", "result")
-        return {table: int(str(await self.database.value(f"SELECT count(*) FROM deedbox.{table}"))) for table in tables}
+        counts = ", ".join(f"(SELECT count(*) FROM deedbox.{table})" for table in tables)
+        row = (await self.database.rows(f"SELECT {counts}"))[0]
+        return {table: int(str(count)) for table, count in zip(tables, row, strict=True)}
 
     async def raw(self, request: bytes) -> bytes:
         """Send bytes on a connection of their own, say that nothing follows, and read the whole answer."""
@@ -178,6 +181,8 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
         stopping = asyncio.Event()
 
         async def resolve(bearer: str) -> Principal | None:
+            if bearer == FAULTY_TOKEN:
+                raise RuntimeError("the inside of things")
             return one.approver if bearer == PERSON_TOKEN else await resolve_key(one.pool, bearer, cache)
 
         async def login(name: str, password: str, peer: str) -> LoggedIn | None:
@@ -224,7 +229,8 @@ async def reader(database: TestDatabase, one: Road) -> Principal:
 def form(parts: list[tuple[str, bytes]], *, boundary: str = "bound", end: bool = True) -> tuple[bytes, dict[str, str]]:
     """A multipart body of (Content-Disposition and further headers, content), byte by byte as given, and its headers."""
     body = b"".join(
-        b"--" + boundary.encode() + b"\r\n" + head.encode("latin-1") + b"\r\n\r\n" + content + b"\r\n" for head, content in parts
+        b"--" + boundary.encode() + b"\r\n" + head.encode("latin-1") + b"\r\n\r\n" + content + b"\r\n"
+        for head, content in parts
     )
     body += f"--{boundary}--\r\n".encode() if end else b""
     return body, {"Content-Type": f"multipart/form-data; boundary={boundary}"}

@@ -54,7 +54,7 @@ class Wakeup:
         self._ping_s = ping_s
         self._answer_s = answer_s
         # A name of this process's own: the ping of one process wakes no other.
-        self._ping = f"{_PING}_{secrets.token_hex(6)}"
+        self.ping_channel = f"{_PING}_{secrets.token_hex(6)}"
         self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in channels}
         self._jobs: dict[UUID, set[Signal]] = {}
         self._listening = asyncio.Event()
@@ -111,7 +111,7 @@ class Wakeup:
     async def _listen(self) -> None:
         connection = await connect(self._url, "wakeup", prepare=False)
         try:
-            for channel in (*self._channels, self._ping):
+            for channel in (*self._channels, self.ping_channel):
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             self._connections += 1
             self._listening.set()
@@ -126,11 +126,11 @@ class Wakeup:
     async def _prove(self, connection: Connection) -> None:
         """Send a ping and wait for it. Raises TimeoutError when it does not come back."""
         async with asyncio.timeout(self._answer_s):
-            await connection.execute("SELECT pg_notify(%s, '')", [self._ping])
+            await connection.execute("SELECT pg_notify(%s, '')", [self.ping_channel])
             back = False
             while not back:
                 async for notify in connection.notifies(stop_after=1):
-                    back = back or notify.channel == self._ping
+                    back = back or notify.channel == self.ping_channel
                     self._take(notify)
 
     def _take(self, notify: Notify) -> None:

@@ -1,0 +1,849 @@
+-- Written by `python -m tools.schema` from the migrations; do not edit. Monthly partitions are left out.
+
+CREATE SCHEMA deedbox;
+
+CREATE FUNCTION deedbox.clock() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$ SELECT statement_timestamp() $$;
+
+CREATE FUNCTION deedbox.guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'queue' THEN
+        IF TG_OP = 'DELETE' THEN
+            IF OLD.state NOT IN (
+                -- >>> derived job.may_end
+                'queued',
+                'running',
+                'awaiting_human',
+                'dispatching',
+                'failed_retryable'
+                -- <<< derived job.may_end
+            ) THEN
+                RAISE EXCEPTION 'illegal_move: a job that is % has no way to end', OLD.state USING ERRCODE = 'DB001';
+            END IF;
+            RETURN OLD;
+        END IF;
+        IF (OLD.state, NEW.state) NOT IN (
+            -- >>> derived job.edges
+            ('queued', 'running'),
+            ('queued', 'canceled'),
+            ('running', 'queued'),
+            ('running', 'awaiting_human'),
+            ('running', 'dispatching'),
+            ('running', 'failed_retryable'),
+            ('running', 'completed'),
+            ('running', 'failed_terminal'),
+            ('running', 'canceled'),
+            ('awaiting_human', 'queued'),
+            ('awaiting_human', 'dispatching'),
+            ('awaiting_human', 'failed_terminal'),
+            ('awaiting_human', 'canceled'),
+            ('dispatching', 'completed'),
+            ('dispatching', 'failed_terminal'),
+            ('dispatching', 'canceled'),
+            ('failed_retryable', 'queued'),
+            ('failed_retryable', 'failed_terminal'),
+            ('failed_retryable', 'canceled')
+            -- <<< derived job.edges
+        ) THEN
+            RAISE EXCEPTION 'illegal_move: job % -> %', OLD.state, NEW.state USING ERRCODE = 'DB001';
+        END IF;
+    ELSIF TG_TABLE_NAME = 'approval' THEN
+        IF (OLD.state, NEW.state) NOT IN (
+            -- >>> derived approval.edges
+            ('pending', 'approved'),
+            ('pending', 'rejected'),
+            ('pending', 'expired'),
+            ('pending', 'superseded'),
+            ('pending', 'withdrawn')
+            -- <<< derived approval.edges
+        ) THEN
+            RAISE EXCEPTION 'illegal_move: approval % -> %', OLD.state, NEW.state USING ERRCODE = 'DB001';
+        END IF;
+    ELSIF TG_TABLE_NAME = 'effect' THEN
+        IF TG_OP = 'INSERT' THEN
+            IF NOT EXISTS (
+                SELECT FROM deedbox.approval a WHERE a.approval_id = NEW.approval_id AND a.state = 'approved'
+                    AND NEW.digest = ANY (a.effect_digests)
+                UNION ALL
+                SELECT FROM deedbox.verdict v WHERE v.verdict_id = NEW.verdict_id
+                    AND v.decision IN ('allow', 'delay', 'sample') AND NEW.digest = ANY (v.effect_digests)
+            ) THEN
+                RAISE EXCEPTION 'unauthorised effect: no approval or verdict names its digest' USING ERRCODE = 'DB002';
+            END IF;
+            RETURN NEW;
+        END IF;
+        IF (OLD.state, NEW.state) NOT IN (
+            -- >>> derived effect.edges
+            ('pending', 'sending'),
+            ('pending', 'completed'),
+            ('pending', 'failed'),
+            ('pending', 'canceled'),
+            ('sending', 'pending'),
+            ('sending', 'unknown'),
+            ('sending', 'completed'),
+            ('sending', 'failed'),
+            ('sending', 'unknown_closed'),
+            ('unknown', 'pending'),
+            ('unknown', 'completed'),
+            ('unknown', 'failed')
+            -- <<< derived effect.edges
+        ) THEN
+            RAISE EXCEPTION 'illegal_move: effect % -> %', OLD.state, NEW.state USING ERRCODE = 'DB001';
+        END IF;
+        IF (NEW.digest, NEW.connector, NEW.target, NEW.slot) IS DISTINCT FROM (OLD.digest, OLD.connector, OLD.target, OLD.slot)
+        THEN
+            RAISE EXCEPTION 'an effect never changes what it is' USING ERRCODE = 'DB002';
+        END IF;
+    ELSE
+        RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'DB003';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE TABLE deedbox.alert (
+    alert_id uuid NOT NULL,
+    tenant text NOT NULL,
+    cause text NOT NULL,
+    job_id uuid,
+    effect_id uuid,
+    message text NOT NULL,
+    owner text,
+    opened_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    closed_at timestamp with time zone,
+    closed_by uuid
+);
+
+CREATE TABLE deedbox.api_key (
+    key_sha256 bytea NOT NULL,
+    key_id uuid NOT NULL,
+    tenant text NOT NULL,
+    principal_id uuid NOT NULL,
+    kind text NOT NULL,
+    label text NOT NULL,
+    action text,
+    origins text[],
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    CONSTRAINT api_key_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
+    CONSTRAINT api_key_kind_check CHECK ((kind = ANY (ARRAY['service'::text, 'form'::text, 'personal'::text])))
+);
+
+CREATE TABLE deedbox.approval (
+    approval_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    proposal_id uuid,
+    purpose text NOT NULL,
+    group_name text NOT NULL,
+    state text NOT NULL,
+    digest bytea NOT NULL,
+    effect_digests bytea[] NOT NULL,
+    policy_version text NOT NULL,
+    rule text NOT NULL,
+    audience text[] NOT NULL,
+    allowed text[] DEFAULT '{approve,reject}'::text[] NOT NULL,
+    quorum integer DEFAULT 1 NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    decided_at timestamp with time zone,
+    decided_by uuid,
+    decided_how text,
+    reason text,
+    superseded_by uuid,
+    CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
+    CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
+    CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT approval_person CHECK (((state <> ALL (ARRAY['approved'::text, 'rejected'::text])) OR (num_nonnulls(decided_by, decided_how) = 2))),
+    CONSTRAINT approval_purpose_check CHECK ((purpose = ANY (ARRAY['effects'::text, 'input'::text]))),
+    CONSTRAINT approval_quorum_check CHECK ((quorum >= 1)),
+    CONSTRAINT approval_reason CHECK (((state <> 'rejected'::text) OR (reason ~ '\S'::text))),
+    CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
+);
+
+CREATE TABLE deedbox.approval_token (
+    token_sha256 bytea NOT NULL,
+    approval_id uuid NOT NULL,
+    purpose text NOT NULL,
+    audience text NOT NULL,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    voided_at timestamp with time zone,
+    CONSTRAINT approval_token_token_sha256_check CHECK ((octet_length(token_sha256) = 32))
+);
+
+CREATE TABLE deedbox.attempt (
+    job_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    report text NOT NULL,
+    attempt integer NOT NULL,
+    round integer NOT NULL,
+    move text NOT NULL,
+    class text,
+    code text,
+    message text,
+    worker text NOT NULL,
+    build text NOT NULL,
+    started_at timestamp with time zone,
+    ended_at timestamp with time zone NOT NULL,
+    model jsonb,
+    prompt_version text,
+    validation text,
+    usage jsonb,
+    repairs integer,
+    CONSTRAINT attempt_report_check CHECK ((report = ANY (ARRAY['ended'::text, 'stale'::text])))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.audit (
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    actor text NOT NULL,
+    door text NOT NULL,
+    method text NOT NULL,
+    verb text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_id text NOT NULL,
+    reason text,
+    detail_sha256 bytea NOT NULL,
+    prev_sha256 bytea NOT NULL,
+    entry_sha256 bytea NOT NULL
+);
+
+CREATE TABLE deedbox.audit_detail (
+    seq bigint NOT NULL,
+    detail jsonb NOT NULL
+);
+
+CREATE TABLE deedbox.audit_head (
+    only_row boolean DEFAULT true NOT NULL,
+    seq bigint NOT NULL,
+    entry_sha256 bytea NOT NULL,
+    CONSTRAINT audit_head_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE deedbox.call (
+    call_id uuid NOT NULL,
+    called_at timestamp with time zone NOT NULL,
+    tenant text NOT NULL,
+    subject uuid,
+    role text,
+    claimed_role text,
+    source text NOT NULL,
+    action text,
+    job_id uuid,
+    parent_job_id uuid,
+    attempt_id uuid,
+    approval_id uuid,
+    key_sha256 bytea,
+    input_sha256 bytea,
+    trace text,
+    caller_run text,
+    status text NOT NULL,
+    error_code text,
+    duration_ms double precision,
+    detail jsonb
+);
+
+CREATE TABLE deedbox.document (
+    tenant text NOT NULL,
+    sha256 bytea NOT NULL,
+    size bigint NOT NULL,
+    content bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT document_check CHECK ((octet_length(content) = size)),
+    CONSTRAINT document_sha256_check CHECK ((octet_length(sha256) = 32)),
+    CONSTRAINT document_size_check CHECK ((size > 0))
+);
+
+CREATE TABLE deedbox.effect (
+    effect_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    kind text NOT NULL,
+    proposal_effect_id uuid NOT NULL,
+    connector text NOT NULL,
+    target text NOT NULL,
+    slot text NOT NULL,
+    digest bytea NOT NULL,
+    approval_id uuid,
+    verdict_id uuid,
+    state text NOT NULL,
+    not_before timestamp with time zone NOT NULL,
+    not_after timestamp with time zone NOT NULL,
+    after_slot text,
+    attempt integer DEFAULT 0 NOT NULL,
+    fence bigint,
+    sender text,
+    lease_until timestamp with time zone,
+    first_sent_at timestamp with time zone,
+    phase text,
+    class text,
+    code text,
+    message text,
+    sender_closed boolean DEFAULT false NOT NULL,
+    updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT effect_authority CHECK ((num_nonnulls(approval_id, verdict_id) = 1)),
+    CONSTRAINT effect_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT effect_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
+    CONSTRAINT effect_lease CHECK ((((state = 'sending'::text) = (num_nonnulls(fence, sender, lease_until) = 3)) AND ((state = 'sending'::text) OR (num_nonnulls(fence, sender, lease_until) = 0)))),
+    CONSTRAINT effect_state CHECK ((state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text, 'completed'::text, 'failed'::text, 'canceled'::text, 'unknown_closed'::text])))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0.05');
+
+CREATE TABLE deedbox.event (
+    job_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    event_id uuid NOT NULL,
+    type text NOT NULL,
+    round integer NOT NULL,
+    attempt_id uuid,
+    at timestamp with time zone NOT NULL,
+    payload jsonb NOT NULL,
+    CONSTRAINT event_seq_check CHECK ((seq >= 1))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE SEQUENCE deedbox.fence_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE deedbox."grant" (
+    principal_id uuid NOT NULL,
+    role text NOT NULL,
+    granted_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text))
+);
+
+CREATE TABLE deedbox.idempotency (
+    tenant text NOT NULL,
+    action text NOT NULL,
+    key_sha256 bytea NOT NULL,
+    job_id uuid NOT NULL,
+    payload_sha256 bytea,
+    final_state text,
+    erased boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone,
+    CONSTRAINT idempotency_action_check CHECK ((action ~ '\S'::text)),
+    CONSTRAINT idempotency_check CHECK (((payload_sha256 IS NOT NULL) OR erased)),
+    CONSTRAINT idempotency_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
+    CONSTRAINT idempotency_payload_sha256_check CHECK (((payload_sha256 IS NULL) OR (octet_length(payload_sha256) = 32)))
+);
+
+CREATE TABLE deedbox.job (
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    action_version integer NOT NULL,
+    idempotency_key text,
+    key_sha256 bytea NOT NULL,
+    key_source text NOT NULL,
+    subject uuid NOT NULL,
+    data_subject text,
+    role text NOT NULL,
+    source text NOT NULL,
+    caller_run text,
+    trace text,
+    parent_job_id uuid,
+    replaces uuid,
+    callback text,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT job_action_version_check CHECK ((action_version >= 1)),
+    CONSTRAINT job_idempotency_key_check CHECK (((idempotency_key IS NULL) OR ((idempotency_key ~ '\S'::text) AND (length(idempotency_key) <= 255)))),
+    CONSTRAINT job_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
+    CONSTRAINT job_key_source_check CHECK ((key_source = ANY (ARRAY['header'::text, 'field'::text, 'key_from'::text, 'content'::text, 'new'::text, 'slot'::text]))),
+    CONSTRAINT job_source_check CHECK ((source = ANY (ARRAY['form'::text, 'http'::text, 'webhook'::text, 'mcp'::text, 'cli'::text, 'n8n'::text, 'job'::text])))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.job_document (
+    document_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    sha256 bytea NOT NULL,
+    name text NOT NULL,
+    media_type text NOT NULL,
+    CONSTRAINT job_document_media_type_check CHECK ((length(media_type) <= 255)),
+    CONSTRAINT job_document_name_check CHECK (((name ~ '\S'::text) AND (length(name) <= 255)))
+);
+
+CREATE TABLE deedbox.job_payload (
+    job_id uuid NOT NULL,
+    input jsonb NOT NULL
+);
+
+CREATE TABLE deedbox.lane (
+    lane_id bigint NOT NULL,
+    queue text NOT NULL,
+    action text NOT NULL,
+    tenant text NOT NULL,
+    watermark_priority smallint,
+    watermark_job_id uuid,
+    paused boolean DEFAULT false NOT NULL,
+    max_running integer,
+    CONSTRAINT lane_action_check CHECK ((action ~ '\S'::text)),
+    CONSTRAINT lane_max_running_check CHECK (((max_running IS NULL) OR (max_running >= 0))),
+    CONSTRAINT lane_queue_check CHECK ((queue ~ '\S'::text))
+);
+
+ALTER TABLE deedbox.lane ALTER COLUMN lane_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME deedbox.lane_lane_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE deedbox.principal (
+    principal_id uuid NOT NULL,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    password_hash text,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    disabled_at timestamp with time zone,
+    CONSTRAINT principal_check CHECK (((password_hash IS NULL) OR (kind = 'person'::text))),
+    CONSTRAINT principal_kind_check CHECK ((kind = ANY (ARRAY['person'::text, 'service'::text]))),
+    CONSTRAINT principal_name_check CHECK (((name ~ '\S'::text) AND (length(name) <= 200)))
+);
+
+CREATE TABLE deedbox.probe (
+    probe_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    effect_id uuid NOT NULL,
+    verdict text NOT NULL,
+    evidence jsonb NOT NULL,
+    by_principal uuid,
+    probed_at timestamp with time zone NOT NULL,
+    CONSTRAINT probe_verdict_check CHECK ((verdict = ANY (ARRAY['accepted'::text, 'not_accepted'::text, 'still_unknown'::text])))
+);
+
+CREATE TABLE deedbox.process (
+    process_id text NOT NULL,
+    roles text[] NOT NULL,
+    version text NOT NULL,
+    schema_version integer NOT NULL,
+    settings_sha256 bytea NOT NULL,
+    environment_switch boolean NOT NULL,
+    started_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    seen_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    stopped_at timestamp with time zone,
+    CONSTRAINT process_process_id_check CHECK ((process_id ~ '\S'::text))
+);
+
+CREATE TABLE deedbox.proposal (
+    job_id uuid NOT NULL,
+    proposal_id uuid NOT NULL,
+    attempt_id uuid,
+    revision integer DEFAULT 1 NOT NULL,
+    output jsonb,
+    facts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    policy_version text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.proposal_effect (
+    proposal_effect_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    proposal_id uuid,
+    group_name text NOT NULL,
+    "position" integer NOT NULL,
+    connector text NOT NULL,
+    target text NOT NULL,
+    slot text NOT NULL,
+    summary text NOT NULL,
+    body bytea NOT NULL,
+    digest bytea NOT NULL,
+    CONSTRAINT proposal_effect_check CHECK ((digest = sha256(body))),
+    CONSTRAINT proposal_effect_slot_check CHECK (((slot ~ '\S'::text) AND (length(slot) <= 100)))
+);
+
+CREATE TABLE deedbox.queue (
+    job_id uuid NOT NULL,
+    lane_id bigint NOT NULL,
+    state text NOT NULL,
+    due boolean DEFAULT true NOT NULL,
+    priority smallint DEFAULT 100 NOT NULL,
+    action_version integer NOT NULL,
+    run_at timestamp with time zone NOT NULL,
+    deadline timestamp with time zone,
+    attempt integer DEFAULT 0 NOT NULL,
+    attempts_allowed integer NOT NULL,
+    round integer DEFAULT 1 NOT NULL,
+    attempt_id uuid,
+    fence bigint,
+    worker text,
+    started_at timestamp with time zone,
+    lease_until timestamp with time zone,
+    lease_cap timestamp with time zone,
+    takeovers integer DEFAULT 0 NOT NULL,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    last_seq bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT queue_attempt_check CHECK ((attempt >= 0)),
+    CONSTRAINT queue_attempts_allowed_check CHECK (((attempts_allowed >= 1) AND (attempts_allowed <= 100000))),
+    CONSTRAINT queue_lease CHECK ((((state = 'running'::text) = (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 6)) AND ((state = 'running'::text) OR (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 0)))),
+    CONSTRAINT queue_round_check CHECK ((round >= 1)),
+    CONSTRAINT queue_state CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'awaiting_human'::text, 'dispatching'::text, 'failed_retryable'::text])))
+)
+WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE deedbox.receipt (
+    job_id uuid NOT NULL,
+    receipt_id uuid NOT NULL,
+    effect_id uuid NOT NULL,
+    provider_id text NOT NULL,
+    evidence jsonb NOT NULL,
+    phase text NOT NULL,
+    source text NOT NULL,
+    by_principal uuid,
+    stored_at timestamp with time zone NOT NULL,
+    CONSTRAINT receipt_source_check CHECK ((source = ANY (ARRAY['sender'::text, 'late'::text, 'look_up'::text, 'human'::text])))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.result (
+    job_id uuid NOT NULL,
+    state text NOT NULL,
+    output jsonb,
+    class text,
+    code text,
+    message text,
+    done jsonb DEFAULT '[]'::jsonb NOT NULL,
+    not_done jsonb DEFAULT '[]'::jsonb NOT NULL,
+    declined jsonb DEFAULT '[]'::jsonb NOT NULL,
+    attempt integer NOT NULL,
+    attempts_allowed integer NOT NULL,
+    round integer NOT NULL,
+    last_seq bigint NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    CONSTRAINT result_code CHECK (((state = 'completed'::text) = (code IS NULL))),
+    CONSTRAINT result_state CHECK ((state = ANY (ARRAY['completed'::text, 'failed_terminal'::text, 'canceled'::text])))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.schema_version (
+    version integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL
+);
+
+CREATE TABLE deedbox.session (
+    session_sha256 bytea NOT NULL,
+    principal_id uuid NOT NULL,
+    method text NOT NULL,
+    csrf_sha256 bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    seen_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT session_csrf_sha256_check CHECK ((octet_length(csrf_sha256) = 32)),
+    CONSTRAINT session_session_sha256_check CHECK ((octet_length(session_sha256) = 32))
+);
+
+CREATE TABLE deedbox.status_token (
+    token_sha256 bytea NOT NULL,
+    job_id uuid NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT status_token_token_sha256_check CHECK ((octet_length(token_sha256) = 32))
+);
+
+CREATE TABLE deedbox.step (
+    job_id uuid NOT NULL,
+    name text NOT NULL,
+    attempt_id uuid NOT NULL,
+    input_sha256 bytea NOT NULL,
+    value jsonb NOT NULL,
+    model jsonb,
+    stored_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name ~ '\S'::text) AND (length(name) <= 200)))
+);
+
+CREATE TABLE deedbox.switch (
+    switch_id text NOT NULL,
+    kind text NOT NULL,
+    tenant text,
+    action text,
+    connector text,
+    target text,
+    is_on boolean NOT NULL,
+    owner text,
+    changed_by text NOT NULL,
+    reason text NOT NULL,
+    changed_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    tested_at timestamp with time zone,
+    CONSTRAINT switch_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
+    CONSTRAINT switch_reason_check CHECK ((reason ~ '\S'::text))
+);
+
+CREATE TABLE deedbox.target (
+    tenant text NOT NULL,
+    connector text NOT NULL,
+    target text NOT NULL,
+    capability text DEFAULT 'blind'::text NOT NULL,
+    native_key_ttl interval,
+    visibility_lag interval DEFAULT '00:00:00'::interval NOT NULL,
+    rate_per_s double precision,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    paused boolean DEFAULT false NOT NULL,
+    open_until timestamp with time zone,
+    failures integer DEFAULT 0 NOT NULL,
+    ordered boolean DEFAULT false NOT NULL,
+    conformance jsonb,
+    CONSTRAINT target_capability_check CHECK ((capability = ANY (ARRAY['native_key'::text, 'upsert_key'::text, 'searchable'::text, 'blind'::text]))),
+    CONSTRAINT target_rate_per_s_check CHECK ((rate_per_s > (0)::double precision))
+);
+
+CREATE TABLE deedbox.tenant (
+    tenant text NOT NULL,
+    created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT tenant_tenant_check CHECK ((tenant ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
+);
+
+CREATE TABLE deedbox.verdict (
+    verdict_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    proposal_id uuid,
+    group_name text NOT NULL,
+    decision text NOT NULL,
+    rule text NOT NULL,
+    policy_version text NOT NULL,
+    effect_digests bytea[] NOT NULL,
+    decided_at timestamp with time zone NOT NULL,
+    CONSTRAINT verdict_decision_check CHECK ((decision = ANY (ARRAY['allow'::text, 'hold'::text, 'delay'::text, 'sample'::text, 'deny'::text])))
+);
+
+CREATE TABLE deedbox.vote (
+    approval_id uuid NOT NULL,
+    principal_id uuid NOT NULL,
+    decision text NOT NULL,
+    digest bytea NOT NULL,
+    how text NOT NULL,
+    voted_at timestamp with time zone NOT NULL,
+    CONSTRAINT vote_decision_check CHECK ((decision = ANY (ARRAY['approve'::text, 'reject'::text])))
+);
+
+ALTER TABLE ONLY deedbox.alert
+    ADD CONSTRAINT alert_pkey PRIMARY KEY (alert_id);
+
+ALTER TABLE ONLY deedbox.api_key
+    ADD CONSTRAINT api_key_key_id_key UNIQUE (key_id);
+
+ALTER TABLE ONLY deedbox.api_key
+    ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_sha256);
+
+ALTER TABLE ONLY deedbox.approval
+    ADD CONSTRAINT approval_pkey PRIMARY KEY (approval_id);
+
+ALTER TABLE ONLY deedbox.approval_token
+    ADD CONSTRAINT approval_token_pkey PRIMARY KEY (token_sha256);
+
+ALTER TABLE ONLY deedbox.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (job_id, attempt_id, report);
+
+ALTER TABLE ONLY deedbox.audit_detail
+    ADD CONSTRAINT audit_detail_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY deedbox.audit_head
+    ADD CONSTRAINT audit_head_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY deedbox.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY deedbox.call
+    ADD CONSTRAINT call_pkey PRIMARY KEY (call_id);
+
+ALTER TABLE ONLY deedbox.document
+    ADD CONSTRAINT document_pkey PRIMARY KEY (tenant, sha256);
+
+ALTER TABLE ONLY deedbox.effect
+    ADD CONSTRAINT effect_job_id_connector_target_slot_key UNIQUE (job_id, connector, target, slot);
+
+ALTER TABLE ONLY deedbox.effect
+    ADD CONSTRAINT effect_pkey PRIMARY KEY (effect_id);
+
+ALTER TABLE ONLY deedbox.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (job_id, seq);
+
+ALTER TABLE ONLY deedbox."grant"
+    ADD CONSTRAINT grant_pkey PRIMARY KEY (principal_id, role);
+
+ALTER TABLE ONLY deedbox.idempotency
+    ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant, action, key_sha256);
+
+ALTER TABLE ONLY deedbox.job_document
+    ADD CONSTRAINT job_document_pkey PRIMARY KEY (document_id);
+
+ALTER TABLE ONLY deedbox.job_payload
+    ADD CONSTRAINT job_payload_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.lane
+    ADD CONSTRAINT lane_pkey PRIMARY KEY (lane_id);
+
+ALTER TABLE ONLY deedbox.lane
+    ADD CONSTRAINT lane_queue_action_tenant_key UNIQUE (queue, action, tenant);
+
+ALTER TABLE ONLY deedbox.principal
+    ADD CONSTRAINT principal_pkey PRIMARY KEY (principal_id);
+
+ALTER TABLE ONLY deedbox.principal
+    ADD CONSTRAINT principal_tenant_name_key UNIQUE (tenant, name);
+
+ALTER TABLE ONLY deedbox.probe
+    ADD CONSTRAINT probe_pkey PRIMARY KEY (probe_id);
+
+ALTER TABLE ONLY deedbox.process
+    ADD CONSTRAINT process_pkey PRIMARY KEY (process_id);
+
+ALTER TABLE ONLY deedbox.proposal_effect
+    ADD CONSTRAINT proposal_effect_pkey PRIMARY KEY (proposal_effect_id);
+
+ALTER TABLE ONLY deedbox.proposal
+    ADD CONSTRAINT proposal_pkey PRIMARY KEY (job_id, proposal_id);
+
+ALTER TABLE ONLY deedbox.queue
+    ADD CONSTRAINT queue_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.receipt
+    ADD CONSTRAINT receipt_pkey PRIMARY KEY (job_id, receipt_id);
+
+ALTER TABLE ONLY deedbox.result
+    ADD CONSTRAINT result_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.schema_version
+    ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY deedbox.session
+    ADD CONSTRAINT session_pkey PRIMARY KEY (session_sha256);
+
+ALTER TABLE ONLY deedbox.status_token
+    ADD CONSTRAINT status_token_pkey PRIMARY KEY (token_sha256);
+
+ALTER TABLE ONLY deedbox.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (job_id, name);
+
+ALTER TABLE ONLY deedbox.switch
+    ADD CONSTRAINT switch_pkey PRIMARY KEY (switch_id);
+
+ALTER TABLE ONLY deedbox.target
+    ADD CONSTRAINT target_pkey PRIMARY KEY (tenant, connector, target);
+
+ALTER TABLE ONLY deedbox.tenant
+    ADD CONSTRAINT tenant_pkey PRIMARY KEY (tenant);
+
+ALTER TABLE ONLY deedbox.verdict
+    ADD CONSTRAINT verdict_pkey PRIMARY KEY (verdict_id);
+
+ALTER TABLE ONLY deedbox.vote
+    ADD CONSTRAINT vote_pkey PRIMARY KEY (approval_id, principal_id);
+
+CREATE UNIQUE INDEX alert_open ON deedbox.alert USING btree (tenant, cause, job_id, effect_id) NULLS NOT DISTINCT WHERE (closed_at IS NULL);
+
+CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
+
+CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
+
+CREATE INDEX approval_open ON deedbox.approval USING btree (tenant, expires_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (approval_id);
+
+CREATE INDEX call_job ON deedbox.call USING btree (job_id);
+
+CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
+
+CREATE INDEX effect_sending ON deedbox.effect USING btree (lease_until) WHERE (state = 'sending'::text);
+
+CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (state = 'unknown'::text);
+
+CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX idempotency_job ON deedbox.idempotency USING btree (job_id);
+
+CREATE INDEX job_document_job ON deedbox.job_document USING btree (job_id);
+
+CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, created_at);
+
+CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
+
+CREATE INDEX proposal_effect_job ON deedbox.proposal_effect USING btree (job_id);
+
+CREATE INDEX queue_deadline ON deedbox.queue USING btree (deadline) WHERE (deadline IS NOT NULL);
+
+CREATE INDEX queue_not_yet ON deedbox.queue USING btree (run_at) WHERE ((state = 'queued'::text) AND (NOT due));
+
+CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id) WHERE ((state = 'queued'::text) AND due);
+
+CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
+
+CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
+
+CREATE TRIGGER approval_guard BEFORE UPDATE ON deedbox.approval FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_guard BEFORE DELETE OR UPDATE ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_guard_truncate BEFORE TRUNCATE ON deedbox.audit FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) OR (old.digest IS DISTINCT FROM new.digest) OR (old.target IS DISTINCT FROM new.target) OR (old.connector IS DISTINCT FROM new.connector))) EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER effect_guard_insert BEFORE INSERT ON deedbox.effect FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER queue_guard_delete BEFORE DELETE ON deedbox.queue FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+ALTER TABLE ONLY deedbox.api_key
+    ADD CONSTRAINT api_key_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.api_key
+    ADD CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.approval_token
+    ADD CONSTRAINT approval_token_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
+
+ALTER TABLE ONLY deedbox.audit_detail
+    ADD CONSTRAINT audit_detail_seq_fkey FOREIGN KEY (seq) REFERENCES deedbox.audit(seq);
+
+ALTER TABLE ONLY deedbox.effect
+    ADD CONSTRAINT effect_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
+
+ALTER TABLE ONLY deedbox.effect
+    ADD CONSTRAINT effect_proposal_effect_id_fkey FOREIGN KEY (proposal_effect_id) REFERENCES deedbox.proposal_effect(proposal_effect_id);
+
+ALTER TABLE ONLY deedbox.effect
+    ADD CONSTRAINT effect_verdict_id_fkey FOREIGN KEY (verdict_id) REFERENCES deedbox.verdict(verdict_id);
+
+ALTER TABLE ONLY deedbox."grant"
+    ADD CONSTRAINT grant_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.job_document
+    ADD CONSTRAINT job_document_tenant_sha256_fkey FOREIGN KEY (tenant, sha256) REFERENCES deedbox.document(tenant, sha256);
+
+ALTER TABLE ONLY deedbox.principal
+    ADD CONSTRAINT principal_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.queue
+    ADD CONSTRAINT queue_lane_id_fkey FOREIGN KEY (lane_id) REFERENCES deedbox.lane(lane_id);
+
+ALTER TABLE ONLY deedbox.session
+    ADD CONSTRAINT session_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.vote
+    ADD CONSTRAINT vote_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
