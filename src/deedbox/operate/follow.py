@@ -63,16 +63,17 @@ class Follow:
         self._wakes: Wakes = wakes or NeverWakes()
         self._poll_s = poll_s
 
-    async def job(self, principal: Principal, job_id: UUID, wait_s: float) -> JobView | None:
+    async def job(self, principal: Principal, job_id: UUID, wait_s: float, *, known: str | None = None) -> JobView | None:
         """The job as soon as it is over or has begun to wait for a person, at the latest after `wait_s` seconds.
 
-        None where the job is not this principal's to see. Raises DeedboxError unavailable.
+        `known` is the state the caller has seen, by default the one found now: a job that waits for a person in that state
+        is waited for until it is decided. None where the job is not this principal's to see. Raises DeedboxError unavailable.
         """
         deadline = time.monotonic() + wait_s
         first = await self._views.job(principal, job_id)
         if first is None or first.is_over or wait_s <= 0:
             return first
-        held = first.state == "awaiting_human"
+        held = (known or first.state) == "awaiting_human"
         async with self._wakes.job(job_id) as signal:
             poll = self._poll_s
             while True:
