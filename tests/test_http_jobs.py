@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from deedbox.dispatch.loop import Dispatcher
+from deedbox.operate.follow import Follow
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.servers.api import FAULTY_TOKEN, PERSON_TOKEN, Api, api, problem_of, reader
@@ -127,6 +128,27 @@ async def _held(one: Api) -> tuple[str, str]:
         job = (await client.get(where)).json()
         assert job["partial"] is None  # drafts of what is held are not for callers
         return where, job["approvals"][0]["approval_id"]
+
+
+async def test_who_waits_is_told_of_a_hold_that_came_before_the_first_look(database: TestDatabase) -> None:
+    async with api(database) as one:
+        one.road.start(one.road.worker())
+        job_id = (await one.road.submit("send_note", {"text": "hello"}, "k")).job_id
+        await one.road.until(job_id, "awaiting_human")
+        follow = Follow(one.views, one.wakeup)
+        view = await asyncio.wait_for(follow.job(one.road.caller, job_id, 20, known="queued"), 10)
+        assert view is not None
+        assert view.state == "awaiting_human"
+        # Who knows of the hold waits for what comes after it.
+        waiting = asyncio.create_task(follow.job(one.road.caller, job_id, 20))
+        async with one.client(PERSON_TOKEN) as person:
+            where = f"/api/approvals/{view.approvals[0].approval_id}"
+            digest = (await person.get(where)).json()["digest"]
+            no = {"decision": "reject", "digest": digest, "reason": "not like this"}
+            assert (await person.post(f"{where}/decision", json=no)).status_code == 200
+        ended = await asyncio.wait_for(waiting, 10)
+        assert ended is not None
+        assert ended.state == "failed_terminal"
 
 
 @proves("G-PERSON-DECIDES")

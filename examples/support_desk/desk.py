@@ -349,10 +349,11 @@ class Desk:
 
 
 def _items(value: Any) -> list[dict[str, Any]]:
-    if isinstance(value, dict):
-        parts: list[Any] = list(cast("dict[str, Any]", value).values())
-        value = next(part for part in parts if isinstance(part, list))
-    return cast("list[dict[str, Any]]", value)
+    parts: list[Any] = list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else [value]
+    for part in parts:
+        if isinstance(part, list):
+            return cast("list[dict[str, Any]]", part)
+    raise DeskError(f"the CRM answered {value!r}")
 
 
 async def _free_port() -> int:

@@ -26,12 +26,20 @@ LONGEST_WAIT_S = 25.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest sizes in bytes: of a JSON body and of all text parts, of one uploaded file, and of a whole multipart body."""
+    """Largest sizes in bytes: of a JSON body and of all text parts, of one uploaded file, and of a whole multipart body.
+
+    A whole body holds four of the largest files where nothing else is said.
+    """
 
     json_bytes: int = 1 << 20
     upload_bytes: int = 25 << 20
-    total_bytes: int = 100 << 20
+    total_bytes: int | None = None
     parts: int = 100
+
+    @property
+    def whole_bytes(self) -> int:
+        """The limit on a whole multipart body."""
+        return 4 * self.upload_bytes if self.total_bytes is None else self.total_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,10 @@ class Jobs:
         state = accepted.state
         if wish.wait_s:
             view = await patiently(
-                request, self._deps, wish.wait_s, lambda wait_s: self._follow.job(principal, accepted.job_id, wait_s, known=state)
+                request,
+                self._deps,
+                wish.wait_s,
+                lambda wait_s: self._follow.job(principal, accepted.job_id, wait_s, known=state),
             )
             if view is not None and view.is_over:
                 applied = {"Preference-Applied": f"wait={wish.wait_s:g}", **self._replayed(accepted)}

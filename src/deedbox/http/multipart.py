@@ -147,7 +147,7 @@ async def read_form(request: Request, options: Mapping[str, str], limits: Limits
         parser = MultipartParser(boundary, cast("Any", reader.callbacks()))
         parser.logger = _SILENT
         async with asyncio.timeout(ARRIVES_WITHIN_S):
-            async for chunk in capped(request, limits.total_bytes):
+            async for chunk in capped(request, limits.whole_bytes):
                 parser.write(chunk)
                 if reader.ended:
                     # What stands after the closing delimiter has no meaning; it is read and dropped.
