@@ -23,8 +23,23 @@ IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
 DOOR = "cli"
 _LONGEST_DETAIL = 300
 _UNSHOWN = frozenset(
-    "payload approval_id approvals attempt_id call_id receipt_id probe_id verdict_id digest trace build started_at "
-    "first_sent_at seq round".split()
+    {
+        "payload",
+        "approval_id",
+        "approvals",
+        "attempt_id",
+        "call_id",
+        "receipt_id",
+        "probe_id",
+        "verdict_id",
+        "digest",
+        "trace",
+        "build",
+        "started_at",
+        "first_sent_at",
+        "seq",
+        "round",
+    }
 )
 
 

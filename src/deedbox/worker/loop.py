@@ -17,6 +17,7 @@ from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
+from deedbox.store.views import notify_jobs
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
@@ -115,6 +116,8 @@ class Worker:
                 attempt_ids=self._ids.many(room),
                 event_ids=self._ids.many(room),
             )
+            if claimed:
+                await notify_jobs(connection, [item.job_id for item in claimed])
         for item in claimed:
             one = Held(item, sent + self._lease.trust)
             one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
