@@ -142,7 +142,7 @@ class Api:
         """A program that calls the API, with the first key unless another is named."""
         headers = {} if key is None else {"Authorization": f"Bearer {key or self.key}"}
         limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, limits=limits, trust_env=False, timeout=30)
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, limits=limits, trust_env=False, timeout=120)
 
     async def stored(self) -> dict[str, int]:
         """How many rows there are of everything that an accepted call stores."""

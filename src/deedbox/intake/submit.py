@@ -77,6 +77,9 @@ class Intake:
         self._lanes: dict[tuple[str, str, str], int] = {}
         self._counted: dict[int, tuple[float, int]] = {}
         self._gather = Gatherer(self._flush, self._single, most=64, side_by_side=2)
+        # A storm of replays must not cost a look-up and a commit each.
+        self._look = Gatherer(self._bound, self._bound_one, most=64, side_by_side=2)
+        self._replays = Gatherer(self._journal, self._journal_one, most=64)
 
     async def submit(self, request: Request) -> Accepted:
         """Store the job and return it after commit, or return the job that the key already has.
@@ -229,8 +232,7 @@ class Intake:
             new = await (self._single(job) if job.documents else self._gather.put(job))
             if new:
                 return Accepted(job.job_id, "queued", replayed=False)
-            async with autocommit(self._pool) as connection:
-                bound = (await store.existing(connection, [job])).get(job.identity)
+            bound = await self._look.put(job)
             if bound is None:
                 continue
             return await self._replay(job, bound, principal)
@@ -256,9 +258,24 @@ class Intake:
             trace=job.trace,
             caller_run=job.caller_run,
         )
-        async with autocommit(self._pool) as connection:
-            await store.journal_calls(connection, [call])
+        await self._replays.put(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
+
+    async def _bound(self, jobs: Sequence[store.NewJob]) -> list[store.Bound | None]:
+        async with autocommit(self._pool) as connection:
+            found = await store.existing(connection, list({job.identity: job for job in jobs}.values()))
+        return [found.get(job.identity) for job in jobs]
+
+    async def _bound_one(self, job: store.NewJob) -> store.Bound | None:
+        return (await self._bound([job]))[0]
+
+    async def _journal(self, calls: Sequence[store.Call]) -> list[None]:
+        async with autocommit(self._pool) as connection:
+            await store.journal_calls(connection, calls)
+        return [None] * len(calls)
+
+    async def _journal_one(self, call: store.Call) -> None:
+        await self._journal([call])
 
     async def _flush(self, jobs: Sequence[store.NewJob]) -> list[bool]:
         first: dict[tuple[str, str, bytes], store.NewJob] = {}
