@@ -31,7 +31,6 @@ def approvals_list(*, as_json: JsonOption = False) -> None:
             for line in lines
         ],
         empty="nothing waits for a person",
-        wrap=["asked by", "who decides", "what will happen"],
     )
 
 

@@ -51,7 +51,7 @@ def doctor(
             rows.append([one.verdict, one.what, one.said])
             if one.to_do:
                 rows.append([Text(), Text(), Text(f"-> {plain(one.to_do)}", style="cyan")])
-        show_table(["", "what", "how it is, and what to do"], rows, empty="", wrap=["how it is, and what to do"])
+        show_table(["", "part", "how it is, and what to do"], rows, empty="")
     if any(one.verdict == "missing" for one in findings):
         raise typer.Exit(Exit.REFUSED)
 

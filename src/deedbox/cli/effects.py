@@ -50,7 +50,6 @@ def effects_list(
             for row in rows
         ],
         empty="no effects" if state is None else f"no effect is {state}",
-        wrap=["action", "to", "what"],
     )
 
 
@@ -102,11 +101,10 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
             for one in receipts
         ],
         empty="no receipt",
-        wrap=["receipt", "evidence"],
     )
     if probes:
         rows = [[one["verdict"], one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes]
-        show_table(["look-up", "at", "evidence"], rows, empty="", wrap=["evidence"])
+        show_table(["look-up", "at", "evidence"], rows, empty="")
 
 
 def _do(

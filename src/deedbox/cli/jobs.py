@@ -1,6 +1,7 @@
 """Jobs at the terminal: the list, one with its story from request to receipt, and cancelling."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
 
 DOOR = "cli"
 _LONGEST_DETAIL = 300
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:")
 _UNSHOWN = frozenset(
     {
         "payload",
@@ -31,6 +33,7 @@ _UNSHOWN = frozenset(
         "call_id",
         "receipt_id",
         "probe_id",
+        "effect_id",
         "verdict_id",
         "digest",
         "trace",
@@ -41,6 +44,7 @@ _UNSHOWN = frozenset(
         "round",
     }
 )
+_USUAL = (("kind", "act"), ("report", "ended"), ("group", "default"), ("purpose", "effects"))
 
 
 @jobs.command("list")
@@ -61,13 +65,9 @@ def jobs_list(
         show_json(page.jobs)
         return
     show_table(
-        ["id", "action", "state", "attempts", "accepted", "last change", "asked by"],
-        [
-            [line.job_id, line.action, line.state, line.attempts, line.created_at, line.updated_at, line.asked_by]
-            for line in page.jobs
-        ],
+        ["id", "state", "action", "attempts", "accepted", "asked by"],
+        [[line.job_id, line.state, line.action, line.attempts, line.created_at, line.asked_by] for line in page.jobs],
         empty="no jobs" if action is None and state is None else "no such jobs",
-        wrap=["action", "asked by"],
     )
     if page.cursor is not None:
         say(f"there are more than {limit}: --limit, --action and --state")
@@ -145,12 +145,18 @@ def _detail(detail: Mapping[str, Any]) -> str:
     """What a person reads of a detail: its words and figures. Hashes and the ids of its own row are there with --json."""
     payload: Mapping[str, Any] = detail.get("payload") or {}
     parts = [
-        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        f"{name}={_value(value)}"
         for name, value in {**detail, **payload}.items()
-        if name not in _UNSHOWN and value not in (None, "", [], {})
+        if name not in _UNSHOWN and value not in (None, "", [], {}) and (name, value) not in _USUAL
     ]
     text = plain("  ".join(parts))
     return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return value[:16] if _MOMENT.match(value) else value
 
 
 @jobs.command("cancel")

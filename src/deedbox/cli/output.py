@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 _PIPED_WIDTH = 200
+_WHOLE = frozenset({"", "id", "state", "part", "job", "since"})
 _STYLES = {
     "completed": "green",
     "approved": "green",
@@ -96,16 +97,19 @@ def age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, wrap: Sequence[str] = ()) -> None:
-    """A table on standard output; `empty` where there are no rows; only the columns in `wrap` may be folded."""
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """A table on standard output; `empty` where there are no rows. Ids and states stay whole, however narrow it gets."""
     if not rows:
         console().print(Text(empty, style="dim"))
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(name, no_wrap=name not in wrap, overflow="fold")
-    for row in rows:
-        table.add_row(*[cell(value) for value in row])
+    cells = [[cell(value) for value in row] for row in rows]
+    for number, name in enumerate(columns):
+        longest = max(len(name), *(row[number].cell_len for row in cells))
+        whole = name in _WHOLE
+        table.add_column(name, no_wrap=whole, overflow="fold", min_width=longest if whole else min(longest, 8))
+    for row in cells:
+        table.add_row(*row)
     console().print(table)
 
 

@@ -48,7 +48,6 @@ def users_list(*, as_json: JsonOption = False) -> None:
         ["name", "kind", "roles", "keys", "since", "disabled"],
         rows,
         empty="nobody yet: deedbox users add NAME --role manager",
-        wrap=["name", "roles"],
     )
 
 
@@ -100,7 +99,6 @@ def keys_list(*, as_json: JsonOption = False) -> None:
         ["id", "service", "label", "made", "expires", "last used", "revoked"],
         rows,
         empty="no keys yet: deedbox keys add NAME --role operator",
-        wrap=["service", "label"],
     )
 
 

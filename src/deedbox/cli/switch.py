@@ -52,7 +52,7 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
             [*(line[name] or "any" for name in columns), "on" if line["is_on"] else "off", line["by"], line["why"]]
             for line in narrowed
         ]
-        show_table([*columns, "switch", "by", "why"], rows, empty="", wrap=["why"])
+        show_table([*columns, "switch", "by", "why"], rows, empty="")
 
 
 @switch.command("show")
