@@ -23,6 +23,7 @@ IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
 
 DOOR = "cli"
 _LONGEST_DETAIL = 300
+_NARROW = 90
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:")
 _UNSHOWN = frozenset(
     {
@@ -65,8 +66,10 @@ def jobs_list(
         show_json(page.jobs)
         return
     show_table(
-        ["id", "state", "action", "attempts", "accepted", "asked by"],
-        [[line.job_id, line.state, line.action, line.attempts, line.created_at, line.asked_by] for line in page.jobs],
+        ["id", "state", "accepted", "action", "asked by"]
+        if console().width > _NARROW
+        else ["id", "state", "accepted", "action"],
+        [[line.job_id, line.state, f"{line.created_at:%m-%d %H:%M}", line.action, line.asked_by] for line in page.jobs],
         empty="no jobs" if action is None and state is None else "no such jobs",
     )
     if page.cursor is not None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 _PIPED_WIDTH = 200
-_WHOLE = frozenset({"", "id", "state", "part", "job", "since"})
+_WHOLE = frozenset({"", "id", "state", "accepted", "part", "job", "since"})
 _STYLES = {
     "completed": "green",
     "approved": "green",
@@ -109,7 +109,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empt
         whole = name in _WHOLE
         table.add_column(name, no_wrap=whole, overflow="fold", min_width=longest if whole else min(longest, 8))
     for row in cells:
-        table.add_row(*row)
+        table.add_row(*row[: len(columns)])
     console().print(table)
 
 
