@@ -17,7 +17,7 @@ from deedbox.wiring import Database as Store
 from deedbox.wiring import opened
 
 MODULE = "bench.cells.accept"
-_WARM_UP = 200
+WARM_UP_S = 1.0
 
 
 async def measure(server: Server, submitters: int, seconds: float) -> Sample:
@@ -87,14 +87,18 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
                 await submit(number)
                 waits.append(monotonic() - began)
 
+        async def all_submit(seconds: float) -> float:
+            began = monotonic()
+            await asyncio.gather(*(submitter(began + seconds) for _ in range(options["submitters"])))
+            return monotonic() - began
+
         if "count" not in options:
-            for _ in range(_WARM_UP // options["submitters"] + 1):
-                await asyncio.gather(*(submit(next(numbers)) for _ in range(options["submitters"])))
+            # Connections open, statements are prepared and planned for good, caches fill.
+            await all_submit(WARM_UP_S)
+            waits.clear()
         bench.say(ready=True)
         await bench.told()
-        began = monotonic()
-        await asyncio.gather(*(submitter(began + options["seconds"]) for _ in range(options["submitters"])))
-        seconds = monotonic() - began
+        seconds = await all_submit(options["seconds"])
         answered = min(next(numbers), most)
         bench.say(answered=answered, measured=len(waits), seconds=seconds, waits=waits)
 

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from bench import processor
+from bench.cells.accept import WARM_UP_S
 from bench.child import Bench, Child, run
 from bench.database import Server
 from bench.samples import Sample, percentiles
@@ -90,13 +91,17 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
             await lanes.insert(next(numbers))
             waits.append(monotonic() - began)
 
-    for _ in range(200 // options["submitters"] + 1):
-        await asyncio.gather(*(lanes.insert(next(numbers)) for _ in range(options["submitters"])))
+    async def all_submit(seconds: float) -> float:
+        began = monotonic()
+        await asyncio.gather(*(submitter(began + seconds) for _ in range(options["submitters"])))
+        return monotonic() - began
+
+    await all_submit(WARM_UP_S)
+    waits.clear()
     bench.say(ready=True)
     await bench.told()
-    began = monotonic()
-    await asyncio.gather(*(submitter(began + options["seconds"]) for _ in range(options["submitters"])))
-    bench.say(answered=next(numbers), measured=len(waits), seconds=monotonic() - began, waits=waits)
+    seconds = await all_submit(options["seconds"])
+    bench.say(answered=next(numbers), measured=len(waits), seconds=seconds, waits=waits)
 
 
 if __name__ == "__main__":
