@@ -35,12 +35,13 @@ class Gatherer(Generic[Item, Answer]):
         self._side_by_side = side_by_side
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
+        self._flushing = 0
 
     async def put(self, item: Item) -> Answer:
         """Wait until the item's transaction has committed, and return its answer. Raises what its own row raised."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        if len(self._running) < self._side_by_side:
+        if self._flushing < self._side_by_side:
             self._start()
         # A caller that goes away does not take the row out of a flush that others share.
         return await asyncio.shield(future)
@@ -51,14 +52,19 @@ class Gatherer(Generic[Item, Answer]):
             await asyncio.wait(list(self._running))
 
     def _start(self) -> None:
+        self._flushing += 1
         task = asyncio.get_running_loop().create_task(self._run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def _run(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-            await self._settle(batch)
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+                await self._settle(batch)
+        finally:
+            # Counted down here and not when the task is noticed to be done: an item put in between would wait for ever.
+            self._flushing -= 1
 
     async def _settle(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
         try:
