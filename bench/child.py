@@ -68,9 +68,9 @@ class Child:
         try:
             line = await asyncio.wait_for(self._process.stdout.readline(), within)
         except TimeoutError:
-            raise ChildError(f"{self._module} said nothing within {within:.0f} s: {self._said()}") from None
+            raise ChildError(f"{self._module} said nothing within {within:.0f} s: {self.said()}") from None
         if not line:
-            raise ChildError(f"{self._module} ended: {self._said()}")
+            raise ChildError(f"{self._module} ended: {self.said()}")
         return json.loads(line)
 
     def tell(self, word: str) -> None:
@@ -78,9 +78,9 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.write(word.encode() + b"\n")
 
-    def _said(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace")[-3000:]
+    def said(self) -> str:
+        """The end of what it wrote to standard error."""
+        return Path(f"/proc/self/fd/{self._errors.fileno()}").read_bytes().decode(errors="replace")[-3000:]
 
 
 class Bench:
@@ -94,6 +94,11 @@ class Bench:
         """Send it a line."""
         sys.stdout.write(json.dumps(values) + "\n")
         sys.stdout.flush()
+
+    async def report(self, **values: Any) -> None:
+        """Send it the figures, and stay until it has read what this process and its connections have used."""
+        self.say(**values)
+        await self.told()
 
     async def told(self) -> str:
         """Wait for its next line; empty when it has gone."""

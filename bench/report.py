@@ -96,7 +96,7 @@ def _sentences(result: dict[str, Any]) -> list[str]:
     others = sorted(sample["others"] for sample in samples)
     sentences = [
         f"Duplicates {duplicates}, losses {losses}: looked up in the database after each measurement, over {count:,} in all.",
-        f"Command: `{result['command']}` ({result['rounds']} rounds), {result['date']}, commit {result['commit']}{dirty}.",
+        f"Command: `{result['command']}` (rounds: {result['rounds']}), {result['date']}, commit {result['commit']}{dirty}.",
         f"Machine: {where}, Python {machine['python']}.",
         f"PostgreSQL {postgres['version']}, embedded: {settings}.",
         f"Other programs took {others[len(others) // 2]:.0%} of the machine in the median sample, {others[-1]:.0%} at worst.",

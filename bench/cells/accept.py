@@ -100,7 +100,7 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
         await bench.told()
         seconds = await all_submit(options["seconds"])
         answered = min(next(numbers), most)
-        bench.say(answered=answered, measured=len(waits), seconds=seconds, waits=waits)
+        await bench.report(answered=answered, measured=len(waits), seconds=seconds, waits=waits)
 
 
 if __name__ == "__main__":

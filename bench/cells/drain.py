@@ -9,12 +9,13 @@ from time import monotonic
 
 from bench import processor
 from bench.cells import accept, worker
-from bench.child import Child
+from bench.child import Child, ChildError
 from bench.database import Database, Server
 from bench.samples import Sample
 from bench.tally import Tally
 
 SLOTS = 500
+_LONGEST_S = 120
 
 
 async def measure(server: Server, jobs: int, processes: int) -> Sample:
@@ -36,7 +37,7 @@ async def measure(server: Server, jobs: int, processes: int) -> Sample:
         before = processor.read(server.postmaster, pids)
         for child in children:
             child.tell("go")
-        end = await drained(database, tallies, jobs)
+        end = await drained(database, tallies, jobs, children)
         used = processor.between(before, processor.read(server.postmaster, pids))
         first = min(at for count, at in (tally.read() for tally in tallies) if count)
         runs: Counter[int] = Counter()
@@ -48,14 +49,23 @@ async def measure(server: Server, jobs: int, processes: int) -> Sample:
     return Sample(f"drain_{processes}", values, jobs, duplicates, losses, used.others)
 
 
-async def drained(database: Database, tallies: list[Tally], jobs: int) -> float:
-    """The moment when nothing was left in the queue. It is asked only once all handlers have run: asking costs the server."""
-    async with asyncio.timeout(300):
+async def drained(database: Database, tallies: list[Tally], jobs: int, workers: list[Child]) -> float:
+    """The moment when nothing was left in the queue. It is asked only once all handlers have run: asking costs the server.
+
+    Raises ChildError, with what is left and the ends of the workers' logs, where that does not come.
+    """
+    try:
         # Another process does what is waited for; it cannot set an event of ours.
-        while sum(tally.read()[0] for tally in tallies) < jobs:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        while (await database.row("SELECT EXISTS (SELECT FROM deedbox.queue)"))[0]:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(_LONGEST_S):
+            while sum(tally.read()[0] for tally in tallies) < jobs:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            while (await database.row("SELECT EXISTS (SELECT FROM deedbox.queue)"))[0]:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        left = await database.row("SELECT json_agg(q) FROM (SELECT * FROM deedbox.queue LIMIT 3) AS q")
+        ran = sum(tally.read()[0] for tally in tallies)
+        logs = "\n".join(child.said() for child in workers)
+        raise ChildError(f"not drained: {ran} handlers ran for {jobs} jobs; left {left[0]}; logs {logs}") from None
     return monotonic()
 
 

@@ -110,7 +110,7 @@ async def main(options: dict[str, Any], _url: str, bench: Bench) -> None:
     async with asyncio.timeout(options["seconds"] + 30):
         await asyncio.gather(*(connection.ended for connection in connections))
     seconds = monotonic() - began
-    bench.say(sent=load.sent, refused=load.refused, example=load.example[:1000], seconds=seconds, waits=load.waits)
+    await bench.report(sent=load.sent, refused=load.refused, example=load.example[:1000], seconds=seconds, waits=load.waits)
 
 
 if __name__ == "__main__":

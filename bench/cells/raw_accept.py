@@ -101,7 +101,7 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
     bench.say(ready=True)
     await bench.told()
     seconds = await all_submit(options["seconds"])
-    bench.say(answered=next(numbers), measured=len(waits), seconds=seconds, waits=waits)
+    await bench.report(answered=next(numbers), measured=len(waits), seconds=seconds, waits=waits)
 
 
 if __name__ == "__main__":

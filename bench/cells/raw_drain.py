@@ -86,7 +86,7 @@ async def main(_options: dict[str, Any], url: str, bench: Bench) -> None:
             break
         outputs = await asyncio.gather(*(handle(payload) for _, _, payload in rows))
         await complete.fetch([row[0] for row in rows], [row[1] for row in rows], outputs)
-    bench.say(ran=ran, seconds=monotonic() - first)
+    await bench.report(ran=ran, seconds=monotonic() - first)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ async def measure(server: Server, jobs: int) -> Sample:
             before = processor.read(server.postmaster, [submitter.pid, running.pid])
             submitter.tell("go")
             calls: list[tuple[int, float, float]] = (await submitter.hear(within=jobs / PER_SECOND + 60))["calls"]
-            await drain.drained(database, [tally], jobs)
+            await drain.drained(database, [tally], jobs, [running])
             used = processor.between(before, processor.read(server.postmaster, [submitter.pid, running.pid]))
             running.tell("stop")
             starts: list[tuple[int, float]] = (await running.hear())["starts"]
@@ -77,7 +77,7 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
             for number in range(options["jobs"]):
                 await asyncio.sleep(max(0.0, began + number / PER_SECOND - monotonic()))
                 group.create_task(submit(number))
-        bench.say(calls=calls)
+        await bench.report(calls=calls)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
         await bench.told()
         stop.set()
         await loops
-        bench.say(starts=starts)
+        await bench.report(starts=starts)
 
 
 if __name__ == "__main__":
