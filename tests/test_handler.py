@@ -120,3 +120,22 @@ async def test_every_job_ends_once_whatever_its_handler_does(database: TestDatab
             "SELECT count(*) FROM (SELECT job_id FROM deedbox.event GROUP BY job_id HAVING max(seq) <> count(*)) AS gap"
         )
         assert gaps == 0
+
+
+async def test_a_wake_up_that_fails_after_the_commit_changes_nothing_that_was_committed(database: TestDatabase) -> None:
+    app = App()
+
+    @app.action(roles=["operator"], policy=allow())
+    async def say_number(ctx: Context, given: Given) -> Answer:
+        await ctx.progress(1, 2, "half")
+        return Answer(text=str(given.number))
+
+    await database.rows("REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM public")
+    async with road(database, app) as one:
+        jobs = await asyncio.gather(*(one.submit("say_number", {"number": number}, f"k{number}") for number in range(5)))
+        assert [job.replayed for job in jobs] == [False] * 5
+        one.start(one.worker())
+        for job in jobs:
+            await one.until(job.job_id, "completed")
+        await one.stop_all()
+        assert await database.rows("SELECT DISTINCT attempt, report, move FROM deedbox.attempt") == [(1, "ended", "complete")]

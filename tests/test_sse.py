@@ -10,8 +10,8 @@ import pytest
 
 from deedbox.operate.follow import Follow
 from deedbox.store.pool import make_pool
+from deedbox.store.tell import notify_jobs
 from deedbox.store.transaction import autocommit
-from deedbox.store.views import notify_jobs
 from deedbox.store.wakeup import Wakeup
 from tests.database import TestDatabase
 from tests.guarantees import proves

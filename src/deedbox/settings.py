@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
+from deedbox.dispatch.switch import environment_half
 from deedbox.model.lease import Lease
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
@@ -73,7 +74,7 @@ class Settings(BaseSettings):
     @classmethod
     def _exactly_true(cls, value: object) -> bool:
         # `1`, `yes`, `TRUE` and anything misspelt are off: a switch for what leaves the house is not guessed at.
-        return value is True or value == "true"
+        return value is True or environment_half(value if isinstance(value, str) else None)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -21,8 +21,6 @@ JOBS = Gauge("deedbox_jobs", "Jobs that have not ended, by state.", ["state"], r
 EFFECTS_OPEN = Gauge("deedbox_effects_open", "Effects that have not ended, by state.", ["state"], registry=REGISTRY)
 OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job that is due.", registry=REGISTRY)
 
-LOG_FIELDS = ("job_id", "attempt_id", "effect_id", "action", "worker", "move", "class", "code")
-
 
 def configure_logging(level: str) -> None:
     """Structured JSON lines on standard error. Raises ValueError for a level that does not exist."""

@@ -14,8 +14,8 @@ from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased, LockedEffect, Move, Why
 from deedbox.store.pool import Connection, Pool
-from deedbox.store.transaction import autocommit, transaction
-from deedbox.store.views import notify_jobs
+from deedbox.store.tell import tell
+from deedbox.store.transaction import transaction
 from deedbox.telemetry import log
 
 GRACE_S = 0.5
@@ -116,8 +116,7 @@ async def finish(pool: Pool, ids: IdSource, job_id: UUID) -> None:
     """End the job if its effects have ended, and wake those who follow it. Sweep repeats what fails here."""
     async with transaction(pool) as connection:
         await finish_job(connection, ids, job_id)
-    async with autocommit(pool) as connection:
-        await notify_jobs(connection, [job_id])
+    await tell(pool, jobs=[job_id])
 
 
 async def _settle_held(

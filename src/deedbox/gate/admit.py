@@ -1,6 +1,7 @@
 """From a proposal to what holds it: the policy is asked once, by code, over what was proposed."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
@@ -30,16 +31,15 @@ class Proposed:
     facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def judge(proposed: Proposed) -> Gate:
+def judge(action: Action, plans: Sequence[EffectPlan], abstained: str | None) -> Gate:
     """What becomes of a proposal.
 
     `allow` is for actions without effects; effects beyond that hold, or are denied where the action names nobody who could
     decide.
     """
-    action = proposed.action
-    if proposed.abstained is not None:
+    if abstained is not None:
         return "hold" if action.approvers else "abstained"
-    if not proposed.plans:
+    if not plans:
         return "complete"
     if action.policy.decision == "deny" or not action.approvers:
         return "deny"

@@ -18,10 +18,9 @@ from deedbox.store import admission, decision
 from deedbox.store.audit import AuditEntry, append, entry_by
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
-from deedbox.store.outbox import wake_outbox
 from deedbox.store.pool import Connection, Pool
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
-from deedbox.store.views import notify_jobs
 
 NOT_AFTER_S = 86400.0
 """How long an authorised effect may wait on the outbox before it lapses unsent, in seconds."""
@@ -75,13 +74,11 @@ async def decide(
             connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how
         ):
             raise DeedboxError("already_decided", "You have decided this already; another person's vote is needed.")
-        answer = await _apply(connection, ids, approval, principal, checked, short_message(reason) if reason else None, how)
-        detail = {"digest": shown.hex(), "job_id": str(job_id), "state": answer.state}
         why = short_message(reason) if reason else None
+        answer = await _apply(connection, ids, approval, principal, checked, why, how)
+        detail = {"digest": shown.hex(), "job_id": str(job_id), "state": answer.state}
         await append(connection, entry_by(principal, how, checked, ("approval", str(approval_id)), reason=why, detail=detail))
-    async with autocommit(pool) as connection:
-        await notify_jobs(connection, [job_id])
-        await wake_outbox(connection)
+    await tell(pool, jobs=[job_id], outbox=True)
     return answer
 
 
@@ -197,7 +194,7 @@ async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
     """End pending approvals whose time is over, one transaction each; returns how many. Silence never approves."""
     async with autocommit(pool) as connection:
         lapsed = await decision.lapsed(connection, limit)
-    ended = 0
+    ended: list[UUID] = []
     for approval_id, tenant in lapsed:
         async with transaction(pool) as connection:
             job_id = await decision.job_of(connection, approval_id, tenant)
@@ -217,5 +214,6 @@ async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
                 tenant, "system:sweep", "sweep", "system", "expire", "approval", str(approval_id), None, {"job_id": str(job_id)}
             )
             await append(connection, entry)
-            ended += 1
-    return ended
+            ended.append(job_id)
+    await tell(pool, jobs=ended)
+    return len(ended)

@@ -25,6 +25,7 @@ from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
 
 MOST_KEY = 255
@@ -94,7 +95,7 @@ class Intake:
             await self.journal_refusal(request, error)
             raise
         except UNREACHABLE as error:
-            raise DeedboxError("unavailable", "The store cannot be reached; nothing was stored.", retry_after=1) from error
+            raise DeedboxError("unavailable", "The store cannot be reached; send the same key again.", retry_after=1) from error
         counter = telemetry.REPLAYED if answer.replayed else telemetry.ACCEPTED
         counter.labels(request.action).inc()
         return answer
@@ -287,9 +288,7 @@ class Intake:
             if len(ordered) > 1:
                 await connection.execute("SET LOCAL lock_timeout = '200ms'")
             new = await store.accept(connection, ordered)
-        if new:
-            async with autocommit(self._pool) as connection:
-                await store.wake(connection)
+        await tell(self._pool, queue=bool(new))
         return [job.job_id in new for job in jobs]
 
     async def _single(self, job: store.NewJob) -> bool:

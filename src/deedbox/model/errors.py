@@ -41,8 +41,8 @@ CODES: dict[str, Code] = {
     "key_reused": Code(422, False, "The key is bound to another payload."),
     "too_many_waiting": Code(429, True, "Too many jobs of this action wait already."),
     "too_many_logins": Code(429, True, "Too many failed logins; wait a little."),
-    "internal": Code(500, True, "Something went wrong here; nothing was stored."),
-    "unavailable": Code(503, True, "The store cannot be reached; nothing was stored."),
+    "internal": Code(500, True, "Something went wrong here; sending the same key again is safe."),
+    "unavailable": Code(503, True, "The store cannot be reached; sending the same key again is safe."),
 }
 
 

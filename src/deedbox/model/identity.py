@@ -7,8 +7,6 @@ Verb = Literal["submit", "read", "retry", "take_up", "replace", "cancel", "decid
 Kind = Literal["person", "service"]
 Method = Literal["session", "api_key", "personal_key", "terminal", "system"]
 
-ROLES = ("viewer", "operator", "manager", "admin")
-
 PERMISSIONS: dict[str, frozenset[Verb]] = {
     "viewer": frozenset({"read"}),
     "operator": frozenset({"submit", "read", "retry", "take_up", "replace", "cancel", "reconcile"}),

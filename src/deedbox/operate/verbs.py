@@ -15,13 +15,13 @@ from deedbox.model.lifecycle import EFFECT
 from deedbox.operate.cancel import cancel_locked
 from deedbox.operate.evidence import checked_evidence, checked_reason
 from deedbox.store import audit, ledger, outbox, switch
-from deedbox.store.ending import job_state
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import LockedEffect, Why
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.switch import Narrow
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
-from deedbox.store.views import notify_jobs
+from deedbox.store.views import Reader, pulse
 
 EffectVerb = Literal["look_up", "confirm", "disprove", "abandon", "cancel"]
 
@@ -283,15 +283,14 @@ class Verbs:
         _require(principal, "cancel")
         reason = checked_reason(reason)
         async with transaction(self._pool) as connection:
-            state = await job_state(connection, principal.tenant, job_id)
-            if state is None:
+            # Who may not see a job is told nothing of it, whatever else he may.
+            if await pulse(connection, Reader.of(principal), job_id) is None:
                 raise DeedboxError("not_found", "There is no such job, or it is not yours.")
             became = await cancel_locked(connection, self._ids, job_id, reason)
             subject = ("job", str(job_id))
             entry = audit.entry_by(principal, door, "cancel", subject, reason=reason, detail={"became": became})
             await audit.append(connection, entry)
-        async with autocommit(self._pool) as connection:
-            await notify_jobs(connection, [job_id])
+        await tell(self._pool, jobs=[job_id])
         return became
 
 

@@ -20,9 +20,10 @@ from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
 from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
 from deedbox.store import views as store
+from deedbox.store.pg_errors import AWAY
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
-from deedbox.store.views import AWAY, JobLine
+from deedbox.store.views import JobLine
 
 __all__ = ["AWAY", "OVER", "Event", "EventPage", "JobLine", "JobPage", "JobView", "StoredFile", "TimelineEntry", "Views"]
 
@@ -62,7 +63,7 @@ class Views:
 
     async def job(self, principal: Principal, job_id: UUID) -> JobView | None:
         """The job, or None for one that is unknown, foreign or pruned."""
-        row = await self._read(lambda connection: store.job(connection, _reader(principal), job_id))
+        row = await self._read(lambda connection: store.job(connection, store.Reader.of(principal), job_id))
         if row is None:
             return None
         view = job_view(row)
@@ -70,7 +71,7 @@ class Views:
 
     async def pulse(self, principal: Principal, job_id: UUID) -> tuple[str, int] | None:
         """The job's state and the number of its last event, cheaply; None where `job` would answer None."""
-        return await self._read(lambda connection: store.pulse(connection, _reader(principal), job_id))
+        return await self._read(lambda connection: store.pulse(connection, store.Reader.of(principal), job_id))
 
     async def events(self, principal: Principal, job_id: UUID, after: int = 0, limit: int = PAGE) -> EventPage | None:
         """At most `limit` events after the number `after`, in order; None where `job` would answer None.
@@ -78,7 +79,7 @@ class Views:
         Drafts that the principal may not see keep their place, with their content withheld, so that numbers have no gap.
         """
         read = await self._read(
-            lambda connection: store.events(connection, _reader(principal), job_id, after=after, limit=limit)
+            lambda connection: store.events(connection, store.Reader.of(principal), job_id, after=after, limit=limit)
         )
         if read is None:
             return None
@@ -100,7 +101,7 @@ class Views:
 
     async def document(self, principal: Principal, document_id: UUID) -> StoredFile | None:
         """An upload with its bytes, or None for one that is unknown or of a job that this principal may not see."""
-        row = await self._read(lambda connection: store.document(connection, _reader(principal), document_id))
+        row = await self._read(lambda connection: store.document(connection, store.Reader.of(principal), document_id))
         return StoredFile(*row) if row else None
 
     async def document_file(self, tenant: str, document_id: UUID, principal: Principal) -> DocumentFile | None:
@@ -127,7 +128,7 @@ class Views:
         found = await self._read(
             lambda connection: store.jobs(
                 connection,
-                _reader(principal),
+                store.Reader.of(principal),
                 action=action,
                 state=state,
                 key_sha256=None if key is None else key_hash(key),
@@ -142,7 +143,7 @@ class Views:
 
     async def timeline(self, principal: Principal, job_id: UUID) -> list[TimelineEntry] | None:
         """Everything kept about a job in the order it happened; None where `job` would answer None."""
-        rows = await self._read(lambda connection: store.timeline(connection, _reader(principal), job_id))
+        rows = await self._read(lambda connection: store.timeline(connection, store.Reader.of(principal), job_id))
         return [TimelineEntry(*row) for row in rows] or None
 
     async def measure(self) -> None:
@@ -171,11 +172,6 @@ class Views:
                 return await read(connection)
         except AWAY as error:
             raise DeedboxError("unavailable", "The store cannot be reached; try again shortly.", retry_after=1) from error
-
-
-def _reader(principal: Principal) -> store.Reader:
-    sees_all = principal.kind == "person" and principal.may("read")
-    return store.Reader(principal.tenant, UUID(principal.principal_id), sees_all)
 
 
 def _before(cursor: str | None) -> UUID | None:

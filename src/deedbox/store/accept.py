@@ -197,8 +197,3 @@ async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
             "error_code": [call.error_code for call in calls],
         },
     )
-
-
-async def wake(connection: Connection) -> None:
-    """Tell the workers that something is there."""
-    await connection.execute(statement("accept", "wake"))

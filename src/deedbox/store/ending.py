@@ -121,10 +121,3 @@ async def ask_to_stop(connection: Connection, job_id: UUID) -> bool:
     """Raise the cancel flag of a running job; False when it does not run."""
     cursor = await connection.execute(statement("ending", "ask_to_stop"), {"job_id": job_id})
     return await cursor.fetchone() is not None
-
-
-async def job_state(connection: Connection, tenant: str, job_id: UUID) -> str | None:
-    """The state of a job of this tenant, ended or not; None for one that is not there."""
-    cursor = await connection.execute(statement("ending", "job_state"), {"tenant": tenant, "job_id": job_id})
-    row = await cursor.fetchone()
-    return str(row[0]) if row else None

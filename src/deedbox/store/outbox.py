@@ -334,8 +334,3 @@ async def _expire(connection: Connection, ids: IdSource, effect: LockedEffect) -
     if moved:
         await finish_job(connection, ids, effect.job_id)
     return moved
-
-
-async def wake_outbox(connection: Connection) -> None:
-    """Tell the dispatchers that something is on the outbox."""
-    await connection.execute(statement("outbox", "wake"))

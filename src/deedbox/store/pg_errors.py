@@ -5,5 +5,12 @@ import psycopg
 StoreError = psycopg.Error
 """Anything the database or the driver refused."""
 
-UNREACHABLE: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
-"""The database is not there, went away or did not answer in time: waiting helps, nothing was changed half."""
+AWAY: tuple[type[Exception], ...] = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+"""What the driver raises while the database is away, restarts or fails over; trying again later can help."""
+
+UNREACHABLE: tuple[type[Exception], ...] = (*AWAY, OSError, TimeoutError)
+"""The same, as a loop or a start meets it: a socket that fails or an answer that does not come in time counts too."""

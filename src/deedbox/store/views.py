@@ -1,25 +1,16 @@
-"""Reading jobs: one as it stands, its events, its documents, its whole story; and telling followers that there is more.
+"""Reading jobs: one as it stands, its events, its documents, its whole story.
 
 Who may see a job is decided in the statements: the same tenant, and the job's own subject or a reader of the tenant.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-import psycopg
-
+from deedbox.model.identity import Principal
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
-
-AWAY: tuple[type[Exception], ...] = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.ReadOnlySqlTransaction,
-)
-"""What the driver raises while the database is away, restarts or fails over; trying again later can help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +20,12 @@ class Reader:
     tenant: str
     subject: UUID
     sees_all: bool
+
+    @classmethod
+    def of(cls, principal: Principal) -> Self:
+        """A service sees its own jobs; a person who may read sees the tenant's."""
+        sees_all = principal.kind == "person" and principal.may("read")
+        return cls(principal.tenant, UUID(principal.principal_id), sees_all)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -102,11 +99,6 @@ class JobLine:
     asked_by: str | None
     source: str
     caller_run: str | None
-
-
-async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Wake whoever follows these jobs. To be called after the commit, once per transaction, outside it."""
-    await connection.execute(statement("views", "notify_jobs"), {"job_id": list(dict.fromkeys(job_ids))})
 
 
 async def job(connection: Connection, reader: Reader, job_id: UUID) -> JobRow | None:

@@ -61,11 +61,6 @@ class Wakeup:
         self._connections = 0
 
     @property
-    def is_listening(self) -> bool:
-        """Whether a connection listens at this moment, as far as is known."""
-        return self._listening.is_set()
-
-    @property
     def connections(self) -> int:
         """How often a connection began to listen; more than one means that it was lost in between."""
         return self._connections

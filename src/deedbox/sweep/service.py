@@ -7,13 +7,12 @@ from deedbox import telemetry
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.lease import Lease
 from deedbox.store import outbox, sweep
-from deedbox.store.accept import wake
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
-from deedbox.store.views import notify_jobs
 
 PAGE = 500
 
@@ -61,9 +60,7 @@ class Sweep:
             if moved:
                 telemetry.RESCUED.inc(len(moved))
                 telemetry.log("sweep").warning("leases_rescued", count=len(moved))
-                async with autocommit(self._pool) as connection:
-                    await wake(connection)
-                    await notify_jobs(connection, [job_id for job_id, _ in moved])
+                await tell(self._pool, jobs=[job_id for job_id, _ in moved], queue=True)
             if len(moved) < PAGE:
                 return total
 
@@ -71,9 +68,7 @@ class Sweep:
         while True:
             async with transaction(self._pool) as connection:
                 count = await sweep.promote(connection, PAGE)
-            if count:
-                async with autocommit(self._pool) as connection:
-                    await wake(connection)
+            await tell(self._pool, queue=bool(count))
             if count < PAGE:
                 return
 
@@ -87,6 +82,4 @@ class Sweep:
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)
-        if touched or done:
-            async with autocommit(self._pool) as connection:
-                await notify_jobs(connection, [*touched, *done])
+        await tell(self._pool, jobs=[*touched, *done])

@@ -21,8 +21,8 @@ from deedbox.model.values import short_message, storable
 from deedbox.store import queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit
-from deedbox.store.views import notify_jobs
 from deedbox.worker.held import Held
 from deedbox.worker.model_result import ModelCall, ModelFailure
 
@@ -168,10 +168,9 @@ class Port:
                 event_type=event_type,
                 payload_json=json.dumps(payload, default=str),
             )
-            if kept:
-                await notify_jobs(connection, [self.held.claimed.job_id])
         if not kept:
             raise lease_lost()
+        await tell(self.pool, jobs=[self.held.claimed.job_id])
 
 
 def _keep(value: Any) -> Any:

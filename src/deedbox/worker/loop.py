@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -16,8 +17,8 @@ from deedbox.store import queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
+from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit
-from deedbox.store.views import notify_jobs
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
@@ -29,7 +30,7 @@ MOST_PER_CLAIM = 200
 class Wake(Protocol):
     """Something that may make the next look earlier; a missed wake costs a poll, never a job."""
 
-    async def wait(self, timeout_s: float) -> object:
+    def wait(self, timeout_s: float) -> Coroutine[Any, Any, object]:
         """Return when woken or after `timeout_s` seconds."""
         ...
 
@@ -116,8 +117,6 @@ class Worker:
                 attempt_ids=self._ids.many(room),
                 event_ids=self._ids.many(room),
             )
-            if claimed:
-                await notify_jobs(connection, [item.job_id for item in claimed])
         for item in claimed:
             one = Held(item, sent + self._lease.trust)
             one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
@@ -125,6 +124,8 @@ class Worker:
             self._tasks.add(one.task)
             one.task.add_done_callback(self._ended)
         telemetry.RUNNING.set(len(self._tasks))
+        # Once they run, not before: what is claimed and not started would wait for its lease to run out.
+        await tell(self._pool, jobs=[item.job_id for item in claimed])
         return len(claimed) == room
 
     async def _look_for_lanes(self, connection: queue.Connection) -> None:
@@ -149,23 +150,15 @@ class Worker:
     async def _pause(self, stop: asyncio.Event) -> None:
         self._freed.clear()
         timeout = self._settings.poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
-        waits = [asyncio.create_task(coroutine) for coroutine in (self._waited(timeout), self._freed_while_full(), _set(stop))]
+        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wake.wait(timeout)), asyncio.create_task(stop.wait())]
+        # A freed slot matters only where the lack of one was the reason to pause.
+        if len(self._tasks) >= self._settings.slots:
+            waits.append(asyncio.create_task(self._freed.wait()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-
-    async def _waited(self, timeout_s: float) -> None:
-        await self._wake.wait(timeout_s)
-
-    async def _freed_while_full(self) -> None:
-        """A freed slot matters only where the lack of one was the reason to pause."""
-        full = len(self._tasks) >= self._settings.slots
-        await self._freed.wait()
-        while not full:
-            self._freed.clear()
-            await self._freed.wait()
 
     async def _attempt(self, held: Held, all_held: HeldAttempts) -> None:
         claimed = held.claimed
@@ -205,7 +198,3 @@ class Worker:
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=10)
         await self._settler.drain()
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()

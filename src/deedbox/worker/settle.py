@@ -14,8 +14,8 @@ from deedbox.store import queue
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
-from deedbox.store.transaction import autocommit, transaction
-from deedbox.store.views import notify_jobs
+from deedbox.store.tell import tell
+from deedbox.store.transaction import transaction
 from deedbox.worker.execute import Outcome
 
 LOST = "lease_lost"
@@ -84,7 +84,7 @@ class Settler:
             if movings:
                 await queue.move_attempts(connection, movings)
             await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
-        await self._tell([row.job_id for row in locked.values()])
+        await tell(self._pool, jobs=[row.job_id for row in locked.values()])
         for outcome, move in zip(outcomes, moves, strict=True):
             telemetry.SETTLED.labels(outcome.action.name, move).inc()
         return moves
@@ -136,19 +136,11 @@ class Settler:
             )
         )
 
-    async def _tell(self, job_ids: Sequence[UUID]) -> None:
-        if job_ids:
-            async with autocommit(self._pool) as connection:
-                await notify_jobs(connection, job_ids)
-
 
 def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR0911 -- one return per move
     """The one place where an outcome turns into a move of the job."""
     if outcome.failure is None:
-        proposed = Proposed(
-            row.job_id, row.attempt_id, "", outcome.action, 1, outcome.output_json, outcome.plans, abstained=outcome.abstained
-        )
-        gate = judge(proposed)
+        gate = judge(outcome.action, outcome.plans, outcome.abstained)
         if gate == "complete":
             return _Verdict("complete", "job.completed", {"summary": f"{outcome.action.title}: done."}, "completed", ends=True)
         if row.cancel_requested:

@@ -91,7 +91,3 @@ FROM unnest(%(call_id)s::uuid[], %(tenant)s::text[], %(subject)s::uuid[], %(role
             %(action)s::text[], %(job_id)s::uuid[], %(key_sha256)s::bytea[], %(input_sha256)s::bytea[], %(trace)s::text[],
             %(caller_run)s::text[], %(status)s::text[], %(error_code)s::text[])
     AS c (call_id, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run, status, error_code)
-
--- name: wake
--- Tell the workers that something is there; sent after the commit, once per flush.
-SELECT pg_notify('deedbox_queue', '')

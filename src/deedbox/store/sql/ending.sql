@@ -50,9 +50,3 @@ SELECT effect_id, slot, state FROM deedbox.effect WHERE job_id = %(job_id)s AND 
 -- Tell the worker that runs a job to stop; it, or sweep after it, ends the job.
 UPDATE deedbox.queue SET cancel_requested = true, updated_at = deedbox.clock()
 WHERE job_id = %(job_id)s AND state IN ({{job.cancel_attempt}}) RETURNING job_id
-
--- name: job_state
--- The state of a job of this tenant, ended or not.
-SELECT coalesce(q.state, r.state) FROM deedbox.job j
-LEFT JOIN deedbox.queue q USING (job_id) LEFT JOIN deedbox.result r USING (job_id)
-WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s

@@ -210,7 +210,3 @@ WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
     )))
 ORDER BY e.effect_id LIMIT %(limit)s
-
--- name: wake
--- Tell the dispatchers that something is on the outbox; sent after the commit.
-SELECT pg_notify('deedbox_outbox', '')

@@ -1,9 +1,3 @@
--- name: notify_jobs
--- Tell whoever follows these jobs that something new is there: their ids by commas, 200 to a notification at most.
-SELECT pg_notify('deedbox_events', string_agg(job_id, ','))
-FROM (SELECT job_id::text, (row_number() OVER () - 1) / 200 AS chunk FROM unnest(%(job_id)s::uuid[]) AS u (job_id)) AS ids
-GROUP BY chunk
-
 -- name: job
 -- One job as a principal may see it, all of it in one snapshot. No row: unknown, foreign or pruned, which nobody can tell apart.
 SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesce(q.round, r.round),
