@@ -1,7 +1,9 @@
 """Names of metrics and log fields, in one table, and how logging is set up."""
 
+import json
 import logging
-from typing import cast
+from functools import cache
+from typing import Any, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -22,6 +24,13 @@ EFFECTS_OPEN = Gauge("deedbox_effects_open", "Effects that have not ended, by st
 OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job that is due.", registry=REGISTRY)
 
 
+_ENCODE = json.JSONEncoder(default=repr).encode
+
+
+def _written(event: Any, **_options: Any) -> str:
+    return _ENCODE(event)
+
+
 def configure_logging(level: str) -> None:
     """Structured JSON lines on standard error. Raises ValueError for a level that does not exist."""
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -32,14 +41,16 @@ def configure_logging(level: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
+            structlog.processors.JSONRenderer(serializer=_written),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(file=__import__("sys").stderr),
         cache_logger_on_first_use=True,
     )
+    log.cache_clear()
 
 
+@cache
 def log(name: str) -> structlog.stdlib.BoundLogger:
     """A logger; `name` says which part of the road writes."""
     return cast("structlog.stdlib.BoundLogger", structlog.get_logger().bind(part=name))

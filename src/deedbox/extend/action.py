@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args, get_type_hints
 
@@ -15,6 +15,8 @@ from deedbox.model.policy import Policy
 
 KeyRule = Literal["require", "content", "new"]
 Handler = Callable[..., Awaitable[Any]]
+KeyFrom = str | Callable[[Any], str | int | None]
+KEY_FIELD = "idempotency_key"
 
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
 _TOO_WIDE = ("_tool", "_api", "_database")
@@ -42,21 +44,14 @@ class Action:
     title: str
     handler: Handler
     accepts: frozenset[int] = field(default_factory=frozenset[int])
+    document_fields: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """The input's fields that hold an upload; True where the field takes a list of them."""
+    key_from: KeyFrom | None = None
 
     @property
     def versions(self) -> frozenset[int]:
         """The versions of stored jobs this code can run."""
         return self.accepts | {self.version}
-
-    @property
-    def document_fields(self) -> dict[str, bool]:
-        """The input's fields that hold an upload; True where the field takes a list of them."""
-        found: dict[str, bool] = {}
-        for name, info in self.input_model.model_fields.items():
-            kinds = {info.annotation, *get_args(info.annotation)}
-            if Document in kinds:
-                found[info.alias or name] = info.annotation == list[Document]
-        return found
 
 
 def make_action(
@@ -71,6 +66,7 @@ def make_action(
     queue: str,
     max_runtime: str | float,
     accepts: frozenset[int],
+    key_from: KeyFrom | None = None,
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
@@ -101,7 +97,27 @@ def make_action(
         title=title,
         handler=handler,
         accepts=accepts,
+        document_fields=_document_fields(input_model),
+        key_from=_key_from(name, input_model, key_from),
     )
+
+
+def _key_from(name: str, input_model: type[BaseModel], key_from: KeyFrom | None) -> KeyFrom | None:
+    if isinstance(key_from, str):
+        first = key_from.split(".")[0]
+        known = {info.alias or field_name for field_name, info in input_model.model_fields.items()}
+        if first not in known:
+            raise RegistrationError(f"{name}: key_from names {first!r}, which is no field of {input_model.__name__}")
+    return key_from
+
+
+def _document_fields(input_model: type[BaseModel]) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for name, info in input_model.model_fields.items():
+        kinds = {info.annotation, *get_args(info.annotation)}
+        if Document in kinds:
+            found[info.alias or name] = info.annotation == list[Document]
+    return found
 
 
 def _schemas(name: str, handler: Handler) -> tuple[type[BaseModel], type[BaseModel]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from deedbox.extend.action import Action, Handler, KeyRule, RegistrationError, make_action
+from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
 from deedbox.model.backoff import Retry
 from deedbox.model.policy import Policy, hold
@@ -33,6 +33,7 @@ class App:
         policy: Policy | None = None,
         retry: Retry | None = None,
         key: KeyRule = "require",
+        key_from: KeyFrom | None = None,
         queue: str = "default",
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
@@ -41,6 +42,8 @@ class App:
 
         `roles` may run it and `approvers` decide what it proposes. `key` says what happens without an idempotency key:
         `require` refuses, `content` uses the hash of the input, `new` makes a fresh one. `max_runtime` caps one attempt.
+        `key_from` finds the key in the input where the caller sends none: the dotted name of a field (`event.id`,
+        `file.sha256` of a document), or a function of the validated input; where that is empty, `key` decides.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -56,6 +59,7 @@ class App:
                 queue=queue,
                 max_runtime=max_runtime,
                 accepts=frozenset(accepts),
+                key_from=key_from,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

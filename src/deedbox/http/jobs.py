@@ -159,7 +159,7 @@ class Jobs:
             action = self._action(name)
             key = headers.idempotency_key(request)
             run = headers.caller_run(request)
-            body, uploads = await self._input(request, action)
+            body, uploads, form_key = await self._input(request, action)
         except DeedboxError as error:
             if self._deps.refused is not None:
                 await self._deps.refused(Submission(principal, name, None, key, "http", caller_run=run), error)
@@ -173,6 +173,7 @@ class Jobs:
             uploads=uploads,
             caller_run=run,
             trace=headers.traceparent(request),
+            form_key=form_key,
         )
 
     def _action(self, name: str) -> Action:
@@ -181,15 +182,15 @@ class Jobs:
             raise DeedboxError("not_found", f"There is no action {name[:100]!r}.")
         return action
 
-    async def _input(self, request: Request, action: Action) -> tuple[Any, dict[str, list[Upload]]]:
+    async def _input(self, request: Request, action: Action) -> tuple[Any, dict[str, list[Upload]], str | None]:
         limits = self._deps.limits
         name, options = media_type(request)
         if is_json(name):
             require_utf8(options)
-            return parse_json(await read_bytes(request, limits.json_bytes)), {}
+            return parse_json(await read_bytes(request, limits.json_bytes)), {}, None
         if name == "multipart/form-data":
             form = await read_form(request, options, limits, self._fields[action.name])
-            return form.body, form.uploads
+            return form.body, form.uploads, form.key
         raise DeedboxError("unsupported_media_type", "Send application/json, or multipart/form-data with files.")
 
     async def show(self, request: Request, principal: Principal) -> Response:

@@ -1,7 +1,8 @@
 """multipart/form-data as it arrives: parts told apart while streaming, each under its own limit, and nothing cut off.
 
 A file part fills the input's document field of its name. Every other part is a text field, but for a part named `input`,
-which holds a JSON object of fields (where the action has no field of that name).
+which holds a JSON object of fields, and one named `idempotency_key`, which is the key (where the action has no field of that
+name).
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
+from deedbox.extend.action import KEY_FIELD
 from deedbox.http.body import ARRIVES_WITHIN_S, capped
 from deedbox.http.deps import Limits
 from deedbox.intake.documents import check, parse_json, pointer
@@ -37,6 +39,7 @@ class Form:
 
     body: dict[str, Any]
     uploads: dict[str, list[Upload]]
+    key: str | None = None
 
 
 @dataclass(slots=True)
@@ -194,7 +197,8 @@ def _assemble(parts: list[_Part], fields: frozenset[str]) -> Form:
         if name in body:
             problem = Problem(pointer((name,)), "repeated_member", "the field is given as a file and as text")
             raise DeedboxError("invalid_value", f"The field {name!r} is given twice.", problems=(problem,))
-    return Form(body, uploads)
+    key = None if KEY_FIELD in fields else body.pop(KEY_FIELD, None)
+    return Form(body, uploads, None if key is None else str(key))
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -4,19 +4,18 @@ Concurrent calls of one process share a transaction (store.batch). Equal keys in
 the key in the database decides between processes. Whoever lost the claim reads what won, in a second statement, and replays.
 """
 
-import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
 from deedbox.extend.action import Action
 from deedbox.intake.documents import input_problems
+from deedbox.intake.keys import choose_key
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import key_hash, payload_hash, sha256
 from deedbox.model.identity import Principal
@@ -24,12 +23,11 @@ from deedbox.store import accept as store
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
-from deedbox.store.pool import Pool
-from deedbox.store.tell import tell
+from deedbox.store.pool import LOCK_TIMEOUT_MS, Pool
+from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit, transaction
 
-MOST_KEY = 255
-_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+IMPATIENT_MS = 200
 _DERIVED_EXPIRY_S = 400 * 86400.0
 
 
@@ -54,6 +52,8 @@ class Request:
     uploads: Mapping[str, Sequence[Upload]] = field(default_factory=dict[str, Sequence[Upload]])
     caller_run: str | None = None
     trace: str | None = None
+    form_key: str | None = None
+    """The key from a form's own field, where the action's input has none of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,14 @@ class Intake:
     def __init__(self, pool: Pool, ids: IdSource, actions: Mapping[str, Action], *, public_url: str, max_waiting: int) -> None:
         """`max_waiting` is how many jobs may wait per action and tenant before more are refused."""
         self._pool = pool
+        self._teller = Teller(pool)
         self._ids = ids
         self._actions = actions
         self._public_url = public_url.rstrip("/")
         self._max_waiting = max_waiting
+        self._accepted = {name: telemetry.ACCEPTED.labels(name) for name in actions}
+        self._replayed = {name: telemetry.REPLAYED.labels(name) for name in actions}
+        self._roles: dict[tuple[str, frozenset[str]], str] = {}
         self._lanes: dict[tuple[str, str, str], int] = {}
         self._counted: dict[int, tuple[float, int]] = {}
         self._gather = Gatherer(self._flush, self._single, most=64, side_by_side=2)
@@ -96,8 +100,7 @@ class Intake:
             raise
         except UNREACHABLE as error:
             raise DeedboxError("unavailable", "The store cannot be reached; send the same key again.", retry_after=1) from error
-        counter = telemetry.REPLAYED if answer.replayed else telemetry.ACCEPTED
-        counter.labels(request.action).inc()
+        (self._replayed if answer.replayed else self._accepted)[request.action].inc()
         return answer
 
     async def _prepare(self, request: Request) -> store.NewJob:
@@ -106,10 +109,18 @@ class Intake:
             raise DeedboxError("not_found", f"There is no action {request.action!r}.")
         principal = request.principal
         role = self._role(action, principal)
-        job_id = self._ids.new()
-        documents, stored_input, hashed_input = self._input(action, request)
+        job_id, event_id = self._ids.many(2)
+        documents, stored_input, hashed_input, given = self._input(action, request)
         payload_sha256 = payload_hash(hashed_input)
-        key, source = self._key(action, request.key, payload_sha256, job_id)
+        key, source = choose_key(
+            action,
+            header=request.key,
+            form=request.form_key,
+            body=stored_input,
+            given=given,
+            payload_sha256=payload_sha256,
+            job_id=job_id,
+        )
         lane_id = await self._lane(action, principal.tenant)
         await self._room(lane_id, action)
         return store.NewJob(
@@ -124,10 +135,9 @@ class Intake:
             subject=UUID(principal.principal_id),
             role=role,
             source=request.source,
-            input_json=json.dumps(stored_input, ensure_ascii=False, separators=(",", ":")),
+            input=stored_input,
             lane_id=lane_id,
-            event_id=self._ids.new(),
-            call_id=self._ids.new(),
+            event_id=event_id,
             attempts=action.retry.attempts,
             caller_run=request.caller_run,
             trace=request.trace,
@@ -135,22 +145,27 @@ class Intake:
             documents=documents,
         )
 
-    @staticmethod
-    def _role(action: Action, principal: Principal) -> str:
+    def _role(self, action: Action, principal: Principal) -> str:
+        known = self._roles.get((action.name, principal.roles))
+        if known is not None:
+            return known
         held = sorted(principal.roles & action.roles)
         if not held or not principal.may("submit"):
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
+        self._roles[action.name, principal.roles] = held[0]
         return held[0]
 
-    def _input(self, action: Action, request: Request) -> tuple[tuple[store.StoredDocument, ...], Any, Any]:
-        """The documents, the input as stored, and the input as hashed (documents by name and sha256)."""
-        given: Any = request.body
-        if not isinstance(given, dict):
+    def _input(
+        self, action: Action, request: Request
+    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], dict[str, Any], BaseModel]:
+        """The documents, the input as stored, the input as hashed (documents by name and sha256), and the input validated."""
+        sent: Any = request.body
+        if not isinstance(sent, dict):
             raise DeedboxError(
                 "invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),)
             )
-        body: dict[str, Any] = dict(cast("dict[str, Any]", given))
+        body: dict[str, Any] = dict(cast("dict[str, Any]", sent))
         fields = action.document_fields
         for name in fields:
             if body.get(name) is not None:
@@ -172,14 +187,14 @@ class Intake:
             body[name] = links if fields[name] else links[0]
             hashed[name] = digests if fields[name] else digests[0]
         try:
-            action.input_model.model_validate(body)
+            given = action.input_model.model_validate(body)
         except ValidationError as error:
             problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
             names = ", ".join(problem.pointer or "/" for problem in problems[:5])
             raise DeedboxError(
                 "invalid_input", f"The input does not match the schema at {names}.", problems=problems
             ) from error
-        return tuple(documents), body, hashed
+        return tuple(documents), body, hashed, given
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:
@@ -196,16 +211,6 @@ class Intake:
             "sha256": document.sha256.hex(),
             "url": f"{self._public_url}/api/documents/{document.document_id}",
         }
-
-    @staticmethod
-    def _key(action: Action, key: str | None, payload_sha256: bytes, job_id: UUID) -> tuple[str, str]:
-        if key is not None:
-            return check_key(key), "header"
-        if action.key_rule == "require":
-            raise DeedboxError("key_required", f"{action.name} acts on the outside world: send an Idempotency-Key.")
-        if action.key_rule == "content":
-            return f"content:{payload_sha256.hex()}", "content"
-        return f"new:{job_id}", "new"
 
     async def _lane(self, action: Action, tenant: str) -> int:
         identity = (action.queue, action.name, tenant)
@@ -236,6 +241,9 @@ class Intake:
             bound = await self._look.put(job)
             if bound is None:
                 continue
+            if bound.job_id == job.job_id:
+                # The commit whose answer was lost had stored it.
+                return Accepted(job.job_id, bound.state or "queued", replayed=False)
             return await self._replay(job, bound, principal)
         raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
 
@@ -283,12 +291,16 @@ class Intake:
         for job in jobs:
             first.setdefault(job.identity, job)
         ordered = sorted(first.values(), key=lambda job: job.identity)
-        async with transaction(self._pool) as connection:
-            # Another caller's open transaction on one of the keys must hold up that key alone: give up soon, go row by row.
-            if len(ordered) > 1:
-                await connection.execute("SET LOCAL lock_timeout = '200ms'")
-            new = await store.accept(connection, ordered)
-        await tell(self._pool, queue=bool(new))
+        patience = LOCK_TIMEOUT_MS if len(ordered) == 1 else IMPATIENT_MS
+        if ordered[0].documents:
+            async with transaction(self._pool) as connection:
+                new = await store.accept(connection, ordered)
+        else:
+            # One statement is a transaction of its own. Another caller's open transaction on one of the keys must hold up that
+            # key alone: several give up soon, and then go row by row.
+            async with autocommit(self._pool) as connection:
+                new = await store.accept(connection, ordered, lock_timeout_ms=patience)
+        self._teller.soon(queue=bool(new))
         return [job.job_id in new for job in jobs]
 
     async def _single(self, job: store.NewJob) -> bool:
@@ -314,14 +326,3 @@ class Intake:
                 await store.journal_calls(connection, [call])
         except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
-
-
-def check_key(key: str) -> str:
-    """A usable idempotency key, or DeedboxError key_invalid: 1 to 255 printable ASCII characters, not blank at its ends."""
-    if len(key) > MOST_KEY or not _KEY.fullmatch(key):
-        raise DeedboxError(
-            "key_invalid",
-            "An idempotency key is 1 to 255 printable ASCII characters and neither begins nor ends with a blank.",
-            problems=(Problem("/Idempotency-Key", "key", "is empty, blank, too long or not printable"),),
-        )
-    return key

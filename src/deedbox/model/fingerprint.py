@@ -4,14 +4,40 @@ Canonical JSON is RFC 8785. Its domain is I-JSON (RFC 7493): integers from 2^53 
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import rfc8785
 
 from deedbox.model.errors import InvalidValueError
 
 MAX_SAFE_INTEGER = 2**53 - 1
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, check_circular=False).encode
+
+
+# Between these neither Python nor ECMAScript writes an exponent.
+_PLAIN_FROM, _PLAIN_TO = 1e-4, 1e15
+
+
+def _plain(value: Any) -> bool:
+    """Whether Python's own encoder, which is ten times as fast, writes this value exactly as RFC 8785 does.
+
+    It escapes the same characters in the same way; it sorts by code point instead of UTF-16 unit, which is the same for
+    names in ASCII; it writes floats as ECMAScript does while neither needs an exponent and there is a fraction.
+    """
+    kind = cast("type[object]", type(value))
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is dict:
+        return all(type(name) is str and name.isascii() and _plain(item) for name, item in value.items())
+    if kind is list:
+        return all(map(_plain, value))
+    if kind is int:
+        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    return kind is float and _PLAIN_FROM <= abs(value) < _PLAIN_TO and not value.is_integer()
 
 
 def sha256(data: bytes) -> bytes:
@@ -22,8 +48,10 @@ def sha256(data: bytes) -> bytes:
 def jcs(value: Any) -> bytes:
     """RFC 8785 bytes of a JSON value. Raises InvalidValueError where the value has no canonical form."""
     try:
+        if _plain(value):
+            return _ENCODE(value).encode()
         return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, RecursionError) as error:
+    except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
 
 

@@ -1,11 +1,15 @@
 """Accepting jobs: the claim on a key and everything that comes with it, in one statement."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 from uuid import UUID
 
 from deedbox.store.loader import statement
-from deedbox.store.pool import Connection
+from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
+from deedbox.store.rows import rows
+
+_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline_s", "expires_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,9 @@ class NewJob:
     subject: UUID
     role: str
     source: str
-    input_json: str
+    input: Mapping[str, Any]
     lane_id: int
     event_id: UUID
-    call_id: UUID
     attempts: int
     priority: int = 100
     caller_run: str | None = None
@@ -85,35 +88,14 @@ class Call:
     error_code: str | None = None
 
 
-async def accept(connection: Connection, jobs: Sequence[NewJob]) -> set[UUID]:
-    """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys."""
+async def accept(connection: Connection, jobs: Sequence[NewJob], *, lock_timeout_ms: int = LOCK_TIMEOUT_MS) -> set[UUID]:
+    """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
+
+    Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
+    """
     cursor = await connection.execute(
         statement("accept", "accept"),
-        {
-            "tenant": [job.tenant for job in jobs],
-            "action": [job.action for job in jobs],
-            "key_sha256": [job.key_sha256 for job in jobs],
-            "job_id": [job.job_id for job in jobs],
-            "payload_sha256": [job.payload_sha256 for job in jobs],
-            "version": [job.version for job in jobs],
-            "key": [job.key for job in jobs],
-            "key_source": [job.key_source for job in jobs],
-            "subject": [job.subject for job in jobs],
-            "role": [job.role for job in jobs],
-            "source": [job.source for job in jobs],
-            "caller_run": [job.caller_run for job in jobs],
-            "trace": [job.trace for job in jobs],
-            "callback": [job.callback for job in jobs],
-            "input": [job.input_json for job in jobs],
-            "lane_id": [job.lane_id for job in jobs],
-            "priority": [job.priority for job in jobs],
-            "run_at": [job.run_at for job in jobs],
-            "deadline_s": [job.deadline_s for job in jobs],
-            "attempts": [job.attempts for job in jobs],
-            "event_id": [job.event_id for job in jobs],
-            "call_id": [job.call_id for job in jobs],
-            "expires_s": [job.expires_s for job in jobs],
-        },
+        {"lock_timeout": str(lock_timeout_ms), "jobs": rows([_row(job) for job in jobs])},
     )
     new = {row[0] for row in await cursor.fetchall()}
     for job in jobs:
@@ -121,6 +103,33 @@ async def accept(connection: Connection, jobs: Sequence[NewJob]) -> set[UUID]:
             for document in job.documents:
                 await keep_document(connection, job, document)
     return new
+
+
+def _row(job: NewJob) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "tenant": job.tenant,
+        "action": job.action,
+        "key_sha256": job.key_sha256,
+        "job_id": job.job_id,
+        "payload_sha256": job.payload_sha256,
+        "version": job.version,
+        "key": job.key,
+        "key_source": job.key_source,
+        "subject": job.subject,
+        "role": job.role,
+        "source": job.source,
+        "input": job.input,
+        "lane_id": job.lane_id,
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "event_id": job.event_id,
+    }
+    # What is seldom there is left out where it is not: absent is NULL.
+    for name in _SELDOM:
+        value = getattr(job, name)
+        if value is not None:
+            row[name] = value
+    return row
 
 
 async def keep_document(connection: Connection, job: NewJob, document: StoredDocument) -> None:
@@ -146,11 +155,7 @@ async def existing(connection: Connection, jobs: Sequence[NewJob]) -> dict[tuple
     """What the keys of these jobs are bound to, by identity; a key that vanished is not in the answer."""
     cursor = await connection.execute(
         statement("accept", "existing"),
-        {
-            "tenant": [job.tenant for job in jobs],
-            "action": [job.action for job in jobs],
-            "key_sha256": [job.key_sha256 for job in jobs],
-        },
+        {"keys": rows([{"tenant": job.tenant, "action": job.action, "key_sha256": job.key_sha256} for job in jobs])},
     )
     return {
         (row[0], row[1], bytes(row[2])): Bound(row[3], row[4], row[5], row[6], row[7], row[8])
@@ -179,21 +184,4 @@ async def waiting(connection: Connection, lane_id: int, limit: int) -> int:
 
 async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
     """Keep calls that stored no job."""
-    await connection.execute(
-        statement("accept", "journal_call"),
-        {
-            "call_id": [call.call_id for call in calls],
-            "tenant": [call.tenant for call in calls],
-            "subject": [call.subject for call in calls],
-            "role": [call.role for call in calls],
-            "source": [call.source for call in calls],
-            "action": [call.action for call in calls],
-            "job_id": [call.job_id for call in calls],
-            "key_sha256": [call.key_sha256 for call in calls],
-            "input_sha256": [call.input_sha256 for call in calls],
-            "trace": [call.trace for call in calls],
-            "caller_run": [call.caller_run for call in calls],
-            "status": [call.status for call in calls],
-            "error_code": [call.error_code for call in calls],
-        },
-    )
+    await connection.execute(statement("accept", "journal_call"), {"calls": rows([asdict(call) for call in calls])})

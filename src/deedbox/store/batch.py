@@ -43,8 +43,13 @@ class Gatherer(Generic[Item, Answer]):
         self._waiting.append((item, future))
         if self._flushing < self._side_by_side:
             self._start()
-        # A caller that goes away does not take the row out of a flush that others share.
-        return await asyncio.shield(future)
+        # A caller that goes away cancels its own future and no flush: the row stays in the one that others share.
+        return await future
+
+    @property
+    def busy(self) -> bool:
+        """Whether a flush is under way."""
+        return self._flushing > 0
 
     async def drain(self) -> None:
         """Wait until nothing waits and nothing is under way."""

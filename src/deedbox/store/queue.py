@@ -1,12 +1,14 @@
 """The queue as a worker sees it: claim, renew, report, settle."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
+from deedbox.store.rows import rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,17 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
+class Completed:
+    """An attempt (job, attempt, fence) that ended well and proposed nothing."""
+
+    held: tuple[UUID, UUID, int]
+    output: Any
+    event_id: UUID
+    event: Mapping[str, Any]
+    journal: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How a locked job ends."""
 
@@ -60,8 +73,8 @@ class Ending:
     state: str
     event_type: str
     event_id: UUID
-    event_json: str
-    output_json: str | None = None
+    event: Mapping[str, Any]
+    output: Any = None
     failure_class: str | None = None
     code: str | None = None
     message: str | None = None
@@ -75,7 +88,7 @@ class Moving:
     state: str
     event_type: str
     event_id: UUID
-    event_json: str
+    event: Mapping[str, Any]
     wait_s: float | None = None
 
 
@@ -93,10 +106,8 @@ class AttemptRow:
     failure_class: str | None = None
     code: str | None = None
     message: str | None = None
-    model_json: str | None = None
-    validation: str | None = None
-    usage_json: str | None = None
-    repairs: int | None = None
+    journal: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`model`, `validation`, `usage` and `repairs`, as far as there were any."""
 
 
 async def lanes(connection: Connection, queues: Sequence[str], actions: Sequence[str]) -> list[tuple[int, str]]:
@@ -118,38 +129,37 @@ async def claim(
     cursor = await connection.execute(
         statement("queue", "claim"),
         {
-            "lane_id": [item.lane_id for item in serve],
-            "version": [item.version for item in serve],
-            "cap": [item.cap_s for item in serve],
+            "serve": rows([{"lane_id": item.lane_id, "version": item.version, "cap": item.cap_s} for item in serve]),
             "limit": len(attempt_ids),
             "worker": worker,
             "lease": lease_s,
-            "attempt_id": list(attempt_ids),
-            "event_id": list(event_ids),
+            "ids": rows(
+                [
+                    {"n": n, "attempt_id": attempt_id, "event_id": event_id}
+                    for n, (attempt_id, event_id) in enumerate(zip(attempt_ids, event_ids, strict=True), 1)
+                ]
+            ),
         },
     )
     return [Claimed(*row) for row in await cursor.fetchall()]
+
+
+def _held(held: Sequence[tuple[UUID, UUID, int]]) -> str:
+    return rows([{"job_id": item[0], "attempt_id": item[1], "fence": item[2]} for item in held])
 
 
 async def renew(connection: Connection, held: Sequence[tuple[UUID, UUID, int]], lease_s: float) -> dict[UUID, bool]:
     """Prolong the leases (job, attempt, fence); returns the attempts that are still held, with their cancel flag."""
     cursor = await connection.execute(
         statement("queue", "renew"),
-        {
-            "job_id": [item[0] for item in held],
-            "attempt_id": [item[1] for item in held],
-            "fence": [item[2] for item in held],
-            "lease": lease_s,
-        },
+        {"held": _held(held), "lease": lease_s},
     )
     return {row[0]: bool(row[1]) for row in await cursor.fetchall()}
 
 
 async def flags(connection: Connection, held: Sequence[tuple[UUID, UUID, int]]) -> set[UUID]:
     """The attempts among those held that are asked to stop."""
-    cursor = await connection.execute(
-        statement("queue", "flags"), {"job_id": [item[0] for item in held], "attempt_id": [item[1] for item in held]}
-    )
+    cursor = await connection.execute(statement("queue", "flags"), {"held": _held(held)})
     return {row[0] for row in await cursor.fetchall()}
 
 
@@ -157,9 +167,41 @@ async def lock_attempts(connection: Connection, held: Sequence[tuple[UUID, UUID,
     """Lock the rows that are still the attempt's, by attempt id; what is missing is stale."""
     cursor = await connection.execute(
         statement("queue", "lock_attempts"),
-        {"job_id": [item[0] for item in held], "attempt_id": [item[1] for item in held], "fence": [item[2] for item in held]},
+        {"held": _held(held)},
     )
     return {row[1]: Locked(*row) for row in await cursor.fetchall()}
+
+
+async def complete_attempts(connection: Connection, done: Sequence[Completed], *, worker: str, build: str) -> set[UUID]:
+    """End attempts that proposed nothing and journal them, outside of any transaction; an attempt not returned is stale."""
+    cursor = await connection.execute(
+        statement("queue", "complete_attempts"),
+        {
+            "worker": worker,
+            "build": build,
+            "attempts": rows(
+                [
+                    {
+                        "job_id": item.held[0],
+                        "attempt_id": item.held[1],
+                        "fence": item.held[2],
+                        "output": item.output,
+                        "event_id": item.event_id,
+                        "event": item.event,
+                        **item.journal,
+                    }
+                    for item in done
+                ]
+            ),
+        },
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def settled(connection: Connection, held: Sequence[tuple[UUID, UUID, int]]) -> dict[UUID, str]:
+    """How the worker that held these attempts settled them, by attempt id; those nobody settled are not in the answer."""
+    cursor = await connection.execute(statement("queue", "settled"), {"held": _held(held)})
+    return {row[0]: str(row[1]) for row in await cursor.fetchall()}
 
 
 async def end_attempts(connection: Connection, endings: Sequence[Ending]) -> None:
@@ -167,15 +209,22 @@ async def end_attempts(connection: Connection, endings: Sequence[Ending]) -> Non
     await connection.execute(
         statement("queue", "end_attempts"),
         {
-            "job_id": [item.job_id for item in endings],
-            "state": [item.state for item in endings],
-            "output": [item.output_json for item in endings],
-            "class": [item.failure_class for item in endings],
-            "code": [item.code for item in endings],
-            "message": [item.message for item in endings],
-            "event_type": [item.event_type for item in endings],
-            "event_id": [item.event_id for item in endings],
-            "event": [item.event_json for item in endings],
+            "endings": rows(
+                [
+                    {
+                        "job_id": item.job_id,
+                        "state": item.state,
+                        "output": item.output,
+                        "class": item.failure_class,
+                        "code": item.code,
+                        "message": item.message,
+                        "event_type": item.event_type,
+                        "event_id": item.event_id,
+                        "event": item.event,
+                    }
+                    for item in endings
+                ]
+            )
         },
     )
 
@@ -185,37 +234,48 @@ async def move_attempts(connection: Connection, movings: Sequence[Moving]) -> No
     await connection.execute(
         statement("queue", "move_attempts"),
         {
-            "job_id": [item.job_id for item in movings],
-            "state": [item.state for item in movings],
-            "wait_s": [item.wait_s for item in movings],
-            "event_type": [item.event_type for item in movings],
-            "event_id": [item.event_id for item in movings],
-            "event": [item.event_json for item in movings],
+            "movings": rows(
+                [
+                    {
+                        "job_id": item.job_id,
+                        "state": item.state,
+                        "wait_s": item.wait_s,
+                        "event_type": item.event_type,
+                        "event_id": item.event_id,
+                        "event": item.event,
+                    }
+                    for item in movings
+                ]
+            )
         },
     )
 
 
-async def journal_attempts(connection: Connection, rows: Sequence[AttemptRow], *, worker: str, build: str) -> None:
+async def journal_attempts(connection: Connection, attempts: Sequence[AttemptRow], *, worker: str, build: str) -> None:
     """Keep what became of attempts."""
     await connection.execute(
         statement("queue", "journal_attempts"),
         {
             "worker": worker,
             "build": build,
-            "job_id": [row.job_id for row in rows],
-            "attempt_id": [row.attempt_id for row in rows],
-            "report": [row.report for row in rows],
-            "attempt": [row.attempt for row in rows],
-            "round": [row.round for row in rows],
-            "move": [row.move for row in rows],
-            "class": [row.failure_class for row in rows],
-            "code": [row.code for row in rows],
-            "message": [row.message for row in rows],
-            "started_at": [row.started_at for row in rows],
-            "model": [row.model_json for row in rows],
-            "validation": [row.validation for row in rows],
-            "usage": [row.usage_json for row in rows],
-            "repairs": [row.repairs for row in rows],
+            "attempts": rows(
+                [
+                    {
+                        "job_id": row.job_id,
+                        "attempt_id": row.attempt_id,
+                        "report": row.report,
+                        "attempt": row.attempt,
+                        "round": row.round,
+                        "move": row.move,
+                        "class": row.failure_class,
+                        "code": row.code,
+                        "message": row.message,
+                        "started_at": row.started_at,
+                        **row.journal,
+                    }
+                    for row in attempts
+                ]
+            ),
         },
     )
 

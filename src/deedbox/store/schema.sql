@@ -311,20 +311,6 @@ CREATE TABLE deedbox.event (
 )
 PARTITION BY RANGE (job_id);
 
-CREATE SEQUENCE deedbox.fence_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1;
-
-CREATE TABLE deedbox."grant" (
-    principal_id uuid NOT NULL,
-    role text NOT NULL,
-    granted_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
-    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text))
-);
-
 CREATE TABLE deedbox.idempotency (
     tenant text NOT NULL,
     action text NOT NULL,
@@ -366,6 +352,66 @@ CREATE TABLE deedbox.job (
     CONSTRAINT job_source_check CHECK ((source = ANY (ARRAY['form'::text, 'http'::text, 'webhook'::text, 'mcp'::text, 'cli'::text, 'n8n'::text, 'job'::text])))
 )
 PARTITION BY RANGE (job_id);
+
+CREATE VIEW deedbox.every_call AS
+ SELECT call.call_id,
+    call.called_at,
+    call.tenant,
+    call.subject,
+    call.role,
+    call.claimed_role,
+    call.source,
+    call.action,
+    call.job_id,
+    call.parent_job_id,
+    call.attempt_id,
+    call.approval_id,
+    call.key_sha256,
+    call.input_sha256,
+    call.trace,
+    call.caller_run,
+    call.status,
+    call.error_code,
+    call.duration_ms,
+    call.detail
+   FROM deedbox.call
+UNION ALL
+ SELECT j.job_id AS call_id,
+    j.created_at AS called_at,
+    j.tenant,
+    j.subject,
+    j.role,
+    NULL::text AS claimed_role,
+    j.source,
+    j.action,
+    j.job_id,
+    j.parent_job_id,
+    NULL::uuid AS attempt_id,
+    NULL::uuid AS approval_id,
+    j.key_sha256,
+    i.payload_sha256 AS input_sha256,
+    j.trace,
+    j.caller_run,
+    'accepted'::text AS status,
+    NULL::text AS error_code,
+    NULL::double precision AS duration_ms,
+    NULL::jsonb AS detail
+   FROM (deedbox.job j
+     LEFT JOIN deedbox.idempotency i ON (((i.tenant = j.tenant) AND (i.action = j.action) AND (i.key_sha256 = j.key_sha256))));
+
+CREATE SEQUENCE deedbox.fence_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE deedbox."grant" (
+    principal_id uuid NOT NULL,
+    role text NOT NULL,
+    granted_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text))
+);
 
 CREATE TABLE deedbox.job_document (
     document_id uuid NOT NULL,
@@ -775,8 +821,6 @@ CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (st
 
 CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
-CREATE INDEX idempotency_job ON deedbox.idempotency USING btree (job_id);
-
 CREATE INDEX job_document_job ON deedbox.job_document USING btree (job_id);
 
 CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, created_at);
@@ -838,9 +882,6 @@ ALTER TABLE ONLY deedbox.job_document
 
 ALTER TABLE ONLY deedbox.principal
     ADD CONSTRAINT principal_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
-
-ALTER TABLE ONLY deedbox.queue
-    ADD CONSTRAINT queue_lane_id_fkey FOREIGN KEY (lane_id) REFERENCES deedbox.lane(lane_id);
 
 ALTER TABLE ONLY deedbox.session
     ADD CONSTRAINT session_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);

@@ -4,6 +4,7 @@ NOTIFY takes a lock of the whole database at commit, so it does not travel with 
 not the telling succeeds: a notification makes a look earlier, the poll is the truth.
 """
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -12,6 +13,9 @@ from deedbox.store.loader import statement
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
+
+# Between two tellings of one process under load: who is woken then has work for longer than this.
+PAUSE_S = 0.005
 
 
 async def tell(pool: Pool, *, jobs: Sequence[UUID] = (), queue: bool = False, outbox: bool = False) -> None:
@@ -36,3 +40,40 @@ async def tell(pool: Pool, *, jobs: Sequence[UUID] = (), queue: bool = False, ou
 async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
     """Wake whoever follows these jobs, on a connection that has no transaction open."""
     await connection.execute(statement("tell", "jobs"), {"job_id": list(dict.fromkeys(job_ids))})
+
+
+class Teller:
+    """Tells without anybody waiting for it: what is asked for while one telling is under way goes out with the next.
+
+    One for each process part that commits often. A NOTIFY takes a commit of its own, and a caller that waited for it would
+    wait for two.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        """The connections of `pool` carry the notifications."""
+        self._pool = pool
+        self._jobs: list[UUID] = []
+        self._queue = False
+        self._task: asyncio.Task[None] | None = None
+
+    def soon(self, *, jobs: Sequence[UUID] = (), queue: bool = False) -> None:
+        """Wake whoever follows these jobs, and the workers where `queue` says so. To be called after the commit."""
+        self._jobs += jobs
+        self._queue = self._queue or queue
+        if self._task is None and (self._jobs or self._queue):
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def drain(self) -> None:
+        """Wait until nothing is left to tell."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            while self._jobs or self._queue:
+                jobs, self._jobs = self._jobs, []
+                queue, self._queue = self._queue, False
+                await tell(self._pool, jobs=jobs, queue=queue)
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            self._task = None

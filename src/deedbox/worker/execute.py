@@ -15,6 +15,7 @@ from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
 from deedbox.extend.context import Context, EffectPlan
 from deedbox.extend.outcome import Abstain
+from deedbox.gate.admit import judge
 from deedbox.model.failure import ActionFailure, Failure, classify
 from deedbox.model.fingerprint import jcs, sha256
 from deedbox.model.values import short_message, storable
@@ -54,6 +55,11 @@ class Journal:
     repairs: int = 0
     validation: str | None = None
 
+    def kept(self) -> dict[str, Any]:
+        """What is stored of it with the attempt; nothing where nothing was used."""
+        every = {"model": self.models, "validation": self.validation, "usage": self.usage, "repairs": self.repairs}
+        return {name: value for name, value in every.items() if value}
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -61,12 +67,17 @@ class Outcome:
 
     held: Held
     action: Action
-    output_json: str | None = None
+    output: Any = None
     plans: tuple[EffectPlan, ...] = ()
     abstained: str | None = None
     failure: Failure | None = None
     journal: Journal = field(default_factory=Journal)
     wait_s: float | None = None
+
+    @property
+    def completes(self) -> bool:
+        """Whether the attempt ended well and nothing is left to decide or to send."""
+        return self.failure is None and judge(self.action, self.plans, self.abstained) == "complete"
 
 
 def lease_lost() -> ActionFailure:
@@ -205,7 +216,7 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
         if isinstance(answer, Abstain):
             return Outcome(held, action, abstained=short_message(answer.reason), journal=port.journal)
         output = action.output_model.model_validate(answer)
-        text = json.dumps(storable(output.model_dump(mode="json")), ensure_ascii=False)
+        stored = storable(output.model_dump(mode="json"))
     except asyncio.CancelledError:
         raise
     except ValidationError as error:
@@ -215,7 +226,7 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
         if failure.failure_class == "bug":
             telemetry.log("worker").exception("handler_error", action=action.name, job_id=str(claimed.job_id))
     else:
-        return Outcome(held, action, output_json=text, plans=tuple(context.plans), journal=port.journal)
+        return Outcome(held, action, output=stored, plans=tuple(context.plans), journal=port.journal)
     return Outcome(held, action, failure=failure, journal=port.journal)
 
 

@@ -17,7 +17,7 @@ from deedbox.store import queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
-from deedbox.store.tell import tell
+from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
@@ -25,6 +25,7 @@ from deedbox.worker.held import Held, HeldAttempts
 from deedbox.worker.settle import LOST, Settler
 
 MOST_PER_CLAIM = 200
+LEAST_PER_CLAIM = 8
 
 
 class Wake(Protocol):
@@ -73,11 +74,14 @@ class Worker:
         self._wake = wake
         self._reader = reader
         self._models = models
-        self._settler = Settler(pool, ids, worker=settings.name, build=settings.build)
+        self._teller = Teller(pool)
+        self._settler = Settler(pool, ids, self._teller, worker=settings.name, build=settings.build)
         self._tasks: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
         self._serve: list[queue.Serve] = []
         self._served_at = -1e9
+        self._wants_room = False
+        self._likely = LEAST_PER_CLAIM
 
     async def run(self, stop: asyncio.Event) -> None:
         """Claim and run until `stop` is set, then drain. Database outages are waited out."""
@@ -100,8 +104,13 @@ class Worker:
     async def _claim(self, held: HeldAttempts) -> bool:
         """Claim once; True when there may be more right away."""
         room = min(MOST_PER_CLAIM, self._settings.slots - len(self._tasks))
-        if room <= 0:
+        # While outcomes settle more slots are about to be free at once: a claim for a few costs as much as one for many.
+        few = min(MOST_PER_CLAIM, self._settings.slots // 4)
+        self._wants_room = room <= 0 or (room < few and self._settler.busy)
+        if self._wants_room:
             return False
+        # Each row asked for costs two ids: ask for what the last claim makes likely.
+        room = min(room, self._likely)
         sent = time.monotonic()
         async with autocommit(self._pool) as connection:
             if sent - self._served_at > self._settings.poll_s or not self._serve:
@@ -125,7 +134,8 @@ class Worker:
             one.task.add_done_callback(self._ended)
         telemetry.RUNNING.set(len(self._tasks))
         # Once they run, not before: what is claimed and not started would wait for its lease to run out.
-        await tell(self._pool, jobs=[item.job_id for item in claimed])
+        self._teller.soon(jobs=[item.job_id for item in claimed])
+        self._likely = 2 * len(claimed) + LEAST_PER_CLAIM
         return len(claimed) == room
 
     async def _look_for_lanes(self, connection: queue.Connection) -> None:
@@ -152,7 +162,7 @@ class Worker:
         timeout = self._settings.poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wake.wait(timeout)), asyncio.create_task(stop.wait())]
         # A freed slot matters only where the lack of one was the reason to pause.
-        if len(self._tasks) >= self._settings.slots:
+        if self._wants_room:
             waits.append(asyncio.create_task(self._freed.wait()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +185,11 @@ class Worker:
             move = await self._settler.put(outcome)
             if move == LOST:
                 telemetry.STALE.inc()
-            telemetry.log("worker").info("settled", action=claimed.action, move=move, attempt=claimed.attempt)
+            # What went well is in the job's history; a line for each would cost more than the work at speed.
+            log = telemetry.log("worker")
+            (log.debug if move == "complete" else log.info)(
+                "settled", action=claimed.action, move=move, attempt=claimed.attempt
+            )
         finally:
             all_held.remove(claimed.attempt_id)
 
@@ -198,3 +212,4 @@ class Worker:
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=10)
         await self._settler.drain()
+        await self._teller.drain()

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from deedbox import telemetry
+from deedbox.extend.action import Action
 from deedbox.gate.admit import Gate, Proposed, admit, judge
 from deedbox.model.failure import job_verb
 from deedbox.model.values import short_message
@@ -14,8 +15,8 @@ from deedbox.store import queue
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
-from deedbox.store.tell import tell
-from deedbox.store.transaction import transaction
+from deedbox.store.tell import Teller
+from deedbox.store.transaction import autocommit, transaction
 from deedbox.worker.execute import Outcome
 
 LOST = "lease_lost"
@@ -40,21 +41,48 @@ class _Verdict:
 class Settler:
     """Applies outcomes. `put` returns the move that was made once it is committed, or `lease_lost`."""
 
-    def __init__(self, pool: Pool, ids: IdSource, *, worker: str, build: str) -> None:
+    def __init__(self, pool: Pool, ids: IdSource, teller: Teller, *, worker: str, build: str) -> None:
         """`worker` and `build` are journalled with each attempt."""
+        self._teller = teller
         self._pool = pool
         self._ids = ids
         self._worker = worker
         self._build = build
         self._gather = Gatherer(self._flush, self._single, most=500)
+        self._completions = Gatherer(self._complete, self._complete_one, most=500)
 
     async def put(self, outcome: Outcome) -> str:
         """Wait for the commit and return the move's name, or `lease_lost` where the attempt was no longer current."""
-        return await self._gather.put(outcome)
+        if outcome.completes and await self._completions.put(outcome):
+            move = "complete"
+        else:
+            move = await self._gather.put(outcome)
+        telemetry.SETTLED.labels(outcome.action.name, move).inc()
+        return move
+
+    @property
+    def busy(self) -> bool:
+        """Whether outcomes are being settled."""
+        return self._completions.busy or self._gather.busy
 
     async def drain(self) -> None:
         """Wait until every outcome handed over has been settled."""
+        await self._completions.drain()
         await self._gather.drain()
+
+    async def _complete(self, outcomes: Sequence[Outcome]) -> list[bool]:
+        """The plain way for most: one statement, one commit. False where the attempt was not found to be current."""
+        done = [
+            queue.Completed(outcome.held.fence, outcome.output, event_id, _completed(outcome.action), outcome.journal.kept())
+            for outcome, event_id in zip(outcomes, self._ids.many(len(outcomes)), strict=True)
+        ]
+        async with autocommit(self._pool) as connection:
+            ended = await queue.complete_attempts(connection, done, worker=self._worker, build=self._build)
+        self._teller.soon(jobs=[item.held[0] for item in done if item.held[1] in ended])
+        return [item.held[1] in ended for item in done]
+
+    async def _complete_one(self, outcome: Outcome) -> bool:
+        return (await self._complete([outcome]))[0]
 
     async def _single(self, outcome: Outcome) -> str:
         return (await self._flush([outcome]))[0]
@@ -62,31 +90,35 @@ class Settler:
     async def _flush(self, outcomes: Sequence[Outcome]) -> list[str]:
         async with transaction(self._pool) as connection:
             locked = await queue.lock_attempts(connection, [outcome.held.fence for outcome in outcomes])
+            missing = [outcome.held.fence for outcome in outcomes if outcome.held.claimed.attempt_id not in locked]
+            # An answer that was lost after the commit brings an outcome here again: it was settled, and is not stale.
+            settled = await queue.settled(connection, missing) if missing else {}
             endings: list[queue.Ending] = []
             movings: list[queue.Moving] = []
             rows: list[queue.AttemptRow] = []
             moves: list[str] = []
             for outcome in outcomes:
-                row = locked.get(outcome.held.claimed.attempt_id)
+                attempt_id = outcome.held.claimed.attempt_id
+                row = locked.get(attempt_id)
                 if row is None:
-                    rows.append(_attempt_row(outcome, None, LOST))
-                    moves.append(LOST)
+                    moves.append(settled.get(attempt_id, LOST))
+                    if attempt_id not in settled:
+                        rows.append(_attempt_row(outcome, None, LOST))
                     continue
                 verdict = decide_move(outcome, row)
                 event = verdict.event
                 if verdict.gate in ("hold", "deny"):
                     event = event | await self._admit(connection, outcome, verdict.gate)
-                self._place(row.job_id, outcome, verdict, json.dumps(event), endings, movings)
+                self._place(row.job_id, outcome, verdict, event, endings, movings)
                 rows.append(_attempt_row(outcome, row, verdict.move, verdict))
                 moves.append(verdict.move)
             if endings:
                 await queue.end_attempts(connection, endings)
             if movings:
                 await queue.move_attempts(connection, movings)
-            await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
-        await tell(self._pool, jobs=[row.job_id for row in locked.values()])
-        for outcome, move in zip(outcomes, moves, strict=True):
-            telemetry.SETTLED.labels(outcome.action.name, move).inc()
+            if rows:
+                await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
+        self._teller.soon(jobs=[row.job_id for row in locked.values()])
         return moves
 
     async def _admit(self, connection: Connection, outcome: Outcome, gate: Gate) -> dict[str, Any]:
@@ -97,7 +129,7 @@ class Settler:
             tenant=claimed.tenant,
             action=outcome.action,
             version=claimed.version,
-            output_json=outcome.output_json,
+            output_json=None if outcome.output is None else json.dumps(outcome.output, ensure_ascii=False),
             plans=outcome.plans,
             abstained=outcome.abstained,
             facts={
@@ -114,13 +146,13 @@ class Settler:
         job_id: UUID,
         outcome: Outcome,
         verdict: _Verdict,
-        event_json: str,
+        event: dict[str, Any],
         endings: list[queue.Ending],
         movings: list[queue.Moving],
     ) -> None:
         event_id = self._ids.new()
         if not verdict.ends:
-            movings.append(queue.Moving(job_id, verdict.state, verdict.event_type, event_id, event_json, verdict.wait_s))
+            movings.append(queue.Moving(job_id, verdict.state, verdict.event_type, event_id, event, verdict.wait_s))
             return
         endings.append(
             queue.Ending(
@@ -128,8 +160,8 @@ class Settler:
                 verdict.state,
                 verdict.event_type,
                 event_id,
-                event_json,
-                output_json=outcome.output_json if verdict.state == "completed" else None,
+                event,
+                output=outcome.output if verdict.state == "completed" else None,
                 failure_class=verdict.failure_class,
                 code=verdict.code,
                 message=verdict.message,
@@ -142,7 +174,7 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
     if outcome.failure is None:
         gate = judge(outcome.action, outcome.plans, outcome.abstained)
         if gate == "complete":
-            return _Verdict("complete", "job.completed", {"summary": f"{outcome.action.title}: done."}, "completed", ends=True)
+            return _Verdict("complete", "job.completed", _completed(outcome.action), "completed", ends=True)
         if row.cancel_requested:
             return _canceled()
         if gate == "hold":
@@ -176,6 +208,10 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
     return _Verdict("back_off", "job.retrying", event, "queued", False, wait, failure.failure_class, failure.code, message)
 
 
+def _completed(action: Action) -> dict[str, Any]:
+    return {"summary": f"{action.title}: done."}
+
+
 def _canceled() -> _Verdict:
     message = "The job was canceled while it ran."
     return _Verdict("cancel", "job.canceled", {"code": "canceled"}, "canceled", True, None, "canceled", "canceled", message)
@@ -187,7 +223,7 @@ def _failed(move: str, failure_class: str, code: str, message: str, *, gate: Gat
 
 
 def _attempt_row(outcome: Outcome, row: queue.Locked | None, move: str, verdict: _Verdict | None = None) -> queue.AttemptRow:
-    claimed, journal = outcome.held.claimed, outcome.journal
+    claimed = outcome.held.claimed
     return queue.AttemptRow(
         job_id=claimed.job_id,
         attempt_id=claimed.attempt_id,
@@ -199,8 +235,5 @@ def _attempt_row(outcome: Outcome, row: queue.Locked | None, move: str, verdict:
         failure_class=verdict.failure_class if verdict else "lost",
         code=verdict.code if verdict else LOST,
         message=verdict.message if verdict else "The outcome came after the lease was lost and was discarded.",
-        model_json=json.dumps(journal.models) if journal.models else None,
-        validation=journal.validation,
-        usage_json=json.dumps(journal.usage) if journal.usage else None,
-        repairs=journal.repairs or None,
+        journal=outcome.journal.kept(),
     )

@@ -1,15 +1,16 @@
 -- name: accept
--- Insert every key that is new, and for those alone the job, its payload, its queue row, its first event and the call.
--- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock.
+-- Insert every key that is new, and for those alone the job, its payload, its queue row, and its first event; the call is journalled in the job.
+-- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock. The time to wait for a
+-- rival's lock is set for this one transaction, before the first row is inserted.
 WITH input AS (
-    SELECT * FROM unnest(
-        %(tenant)s::text[], %(action)s::text[], %(key_sha256)s::bytea[], %(job_id)s::uuid[], %(payload_sha256)s::bytea[],
-        %(version)s::integer[], %(key)s::text[], %(key_source)s::text[], %(subject)s::uuid[], %(role)s::text[],
-        %(source)s::text[], %(caller_run)s::text[], %(trace)s::text[], %(callback)s::text[], %(input)s::text[],
-        %(lane_id)s::bigint[], %(priority)s::smallint[], %(run_at)s::timestamptz[], %(deadline_s)s::float8[],
-        %(attempts)s::integer[], %(event_id)s::uuid[], %(call_id)s::uuid[], %(expires_s)s::float8[]
-    ) AS i (tenant, action, key_sha256, job_id, payload_sha256, version, key, key_source, subject, role, source, caller_run,
-            trace, callback, input, lane_id, priority, run_at, deadline_s, attempts, event_id, call_id, expires_s)
+    SELECT i.*
+    FROM (SELECT set_config('lock_timeout', %(lock_timeout)s, true)) AS patience,
+         json_to_recordset(%(jobs)s::json) AS i (
+             tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
+             key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
+             lane_id bigint, priority smallint, run_at timestamptz, deadline_s float8, attempts integer, event_id uuid,
+             expires_s float8
+         )
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
     SELECT tenant, action, key_sha256, job_id, payload_sha256, deedbox.clock() + make_interval(secs => expires_s)
@@ -25,7 +26,7 @@ WITH input AS (
            deedbox.clock()
     FROM fresh
 ), p AS (
-    INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input::jsonb FROM fresh
+    INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
     SELECT job_id, lane_id, 'queued', coalesce(run_at <= deedbox.clock(), true), priority, version,
@@ -34,12 +35,6 @@ WITH input AS (
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
     SELECT job_id, 1, event_id, 'job.queued', 1, deedbox.clock(), '{}' FROM fresh
-), c AS (
-    INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256,
-                              trace, caller_run, status)
-    SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, payload_sha256, trace,
-           caller_run, 'accepted'
-    FROM fresh
 )
 SELECT job_id FROM new
 
@@ -48,7 +43,7 @@ SELECT job_id FROM new
 -- cannot see what the rival committed while it waited.
 SELECT i.tenant, i.action, i.key_sha256, i.job_id, i.payload_sha256, i.erased, j.subject,
        coalesce(q.state, r.state, i.final_state) AS state, j.job_id IS NULL AS pruned
-FROM unnest(%(tenant)s::text[], %(action)s::text[], %(key_sha256)s::bytea[]) AS k (tenant, action, key_sha256)
+FROM json_to_recordset(%(keys)s::json) AS k (tenant text, action text, key_sha256 bytea)
 JOIN deedbox.idempotency i USING (tenant, action, key_sha256)
 LEFT JOIN deedbox.job j ON j.job_id = i.job_id
 LEFT JOIN deedbox.queue q ON q.job_id = i.job_id
@@ -87,7 +82,7 @@ INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, act
                           caller_run, status, error_code)
 SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run,
        status, error_code
-FROM unnest(%(call_id)s::uuid[], %(tenant)s::text[], %(subject)s::uuid[], %(role)s::text[], %(source)s::text[],
-            %(action)s::text[], %(job_id)s::uuid[], %(key_sha256)s::bytea[], %(input_sha256)s::bytea[], %(trace)s::text[],
-            %(caller_run)s::text[], %(status)s::text[], %(error_code)s::text[])
-    AS c (call_id, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run, status, error_code)
+FROM json_to_recordset(%(calls)s::json) AS c (
+    call_id uuid, tenant text, subject uuid, role text, source text, action text, job_id uuid, key_sha256 bytea,
+    input_sha256 bytea, trace text, caller_run text, status text, error_code text
+)

@@ -14,8 +14,8 @@ SELECT group_name, state, reason FROM deedbox.approval
 WHERE job_id = %(job_id)s AND purpose = 'effects' AND state IN ('rejected', 'expired') ORDER BY approval_id
 
 -- name: end_job
--- End a job that is locked: the queue row goes, one result comes with the last proposal's output where it is completed, the
--- last event, and the key remembers the final state. No row: some other state was found.
+-- End a job that is locked: the queue row goes, one result comes with the last proposal's output where it is completed, and
+-- the last event. No row: some other state was found.
 WITH gone AS (
     DELETE FROM deedbox.queue
     WHERE job_id = %(job_id)s AND state IN ({{job.cancel}}, {{job.cancel_effects}})
@@ -30,8 +30,6 @@ WITH gone AS (
            %(class)s, %(code)s, %(message)s, %(done)s::jsonb, %(not_done)s::jsonb, %(declined)s::jsonb, attempt,
            attempts_allowed, round, last_seq + 1, deedbox.clock()
     FROM gone
-), k AS (
-    UPDATE deedbox.idempotency SET final_state = %(state)s WHERE job_id IN (SELECT job_id FROM gone)
 )
 INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
 SELECT job_id, last_seq + 1, %(event_id)s, %(event_type)s, round, deedbox.clock(), %(event)s::jsonb FROM gone

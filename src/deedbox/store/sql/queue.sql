@@ -6,7 +6,7 @@ SELECT lane_id, action FROM deedbox.lane WHERE queue = ANY (%(queues)s) AND acti
 -- Lease up to `limit` jobs that are due, the first by priority and age in each lane, skipping what others hold. Each gets a
 -- new attempt, a fence that was never used before, and a lease from the database clock; its payload comes along.
 WITH serve AS (
-    SELECT * FROM unnest(%(lane_id)s::bigint[], %(version)s::integer[], %(cap)s::float8[]) AS s (lane_id, version, cap)
+    SELECT * FROM json_to_recordset(%(serve)s::json) AS s (lane_id bigint, version integer, cap float8)
 ), picked AS (
     SELECT q.job_id, serve.cap
     FROM serve
@@ -29,7 +29,7 @@ WITH serve AS (
         lease_cap = deedbox.clock() + make_interval(secs => numbered.cap),
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
     FROM numbered
-    JOIN unnest(%(attempt_id)s::uuid[], %(event_id)s::uuid[]) WITH ORDINALITY AS ids (attempt_id, event_id, n) USING (n)
+    JOIN json_to_recordset(%(ids)s::json) AS ids (n bigint, attempt_id uuid, event_id uuid) USING (n)
     WHERE q.job_id = numbered.job_id AND q.state IN ({{job.claim}})
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq, q.cancel_requested,
               q.takeovers, ids.event_id
@@ -49,7 +49,7 @@ LEFT JOIN deedbox.job_payload p ON p.job_id = m.job_id
 -- went to someone else does not come back: it is lost.
 UPDATE deedbox.queue q
 SET lease_until = least(q.lease_cap, deedbox.clock() + make_interval(secs => %(lease)s))
-FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[]) AS held (job_id, attempt_id, fence)
+FROM json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid, fence bigint)
 WHERE q.job_id = held.job_id AND q.attempt_id = held.attempt_id AND q.fence = held.fence
     AND q.state IN ({{job.renew}}) AND q.lease_until > deedbox.clock()
 RETURNING q.attempt_id, q.cancel_requested
@@ -57,7 +57,7 @@ RETURNING q.attempt_id, q.cancel_requested
 -- name: flags
 -- Which of the attempts held here are asked to stop.
 SELECT q.attempt_id
-FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[]) AS held (job_id, attempt_id)
+FROM json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid)
 JOIN deedbox.queue q ON q.job_id = held.job_id AND q.attempt_id = held.attempt_id
 WHERE q.cancel_requested
 
@@ -65,49 +65,89 @@ WHERE q.cancel_requested
 -- Lock, in one order, the rows whose attempt still holds its fence; what does not come back is stale.
 SELECT q.job_id, q.attempt_id, q.attempt, q.attempts_allowed, q.round, q.last_seq, q.cancel_requested, q.started_at
 FROM deedbox.queue q
-JOIN unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[]) AS held (job_id, attempt_id, fence)
+JOIN json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid, fence bigint)
     ON q.job_id = held.job_id AND q.attempt_id = held.attempt_id AND q.fence = held.fence
 WHERE q.state IN ({{job.complete}})
 ORDER BY q.job_id
 FOR UPDATE OF q
 
+-- name: complete_attempts
+-- End attempts that proposed nothing, each under its own fence, in one statement that is a transaction of its own: the queue row
+-- goes, one result comes, the attempt is journalled and the last event written. An attempt that does not come back is stale.
+WITH input AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(attempts)s::json) AS i (
+        job_id uuid, attempt_id uuid, fence bigint, output jsonb, event_id uuid, event jsonb, model jsonb, validation text,
+        usage jsonb, repairs integer
+    )
+), mine AS MATERIALIZED (
+    SELECT q.job_id, q.started_at FROM deedbox.queue q JOIN input i USING (job_id)
+    WHERE q.attempt_id = i.attempt_id AND q.fence = i.fence AND q.state IN ({{job.complete}})
+    ORDER BY q.job_id
+    FOR UPDATE OF q
+), gone AS (
+    DELETE FROM deedbox.queue q USING mine WHERE q.job_id = mine.job_id
+    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq, mine.started_at
+), r AS (
+    INSERT INTO deedbox.result (job_id, state, output, attempt, attempts_allowed, round, last_seq, ended_at)
+    SELECT job_id, 'completed', i.output, g.attempt, g.attempts_allowed, g.round, g.last_seq + 1, deedbox.clock()
+    FROM gone g JOIN input i USING (job_id)
+), a AS (
+    INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, worker, build, started_at, ended_at, model,
+                                 validation, usage, repairs)
+    SELECT job_id, g.attempt_id, 'ended', g.attempt, g.round, 'complete', %(worker)s, %(build)s, g.started_at, deedbox.clock(),
+           i.model, i.validation, i.usage, i.repairs
+    FROM gone g JOIN input i USING (job_id)
+), e AS (
+    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
+    SELECT job_id, g.last_seq + 1, i.event_id, 'job.completed', g.round, g.attempt_id, deedbox.clock(), i.event
+    FROM gone g JOIN input i USING (job_id)
+)
+SELECT attempt_id FROM gone
+
+-- name: settled
+-- Which attempts were settled by the worker that held them, and how: a commit whose answer was lost is found here.
+SELECT a.attempt_id, a.move
+FROM json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid)
+JOIN deedbox.attempt a USING (job_id, attempt_id)
+WHERE a.report = 'ended' AND a.move IN ('complete', 'hold', 'authorize', 'back_off', 'exhaust', 'fail', 'cancel')
+
 -- name: end_attempts
--- End locked jobs: the queue row goes, one result comes, and the last event; the key remembers the final state.
+-- End locked jobs: the queue row goes, one result comes, and the last event.
 WITH input AS (
-    SELECT * FROM unnest(%(job_id)s::uuid[], %(state)s::text[], %(output)s::text[], %(class)s::text[], %(code)s::text[],
-                         %(message)s::text[], %(event_type)s::text[], %(event_id)s::uuid[], %(event)s::text[])
-        AS i (job_id, state, output, class, code, message, event_type, event_id, event)
+    SELECT * FROM json_to_recordset(%(endings)s::json) AS i (
+        job_id uuid, state text, output jsonb, class text, code text, message text, event_type text, event_id uuid, event jsonb
+    )
 ), gone AS (
     DELETE FROM deedbox.queue q USING input i WHERE q.job_id = i.job_id
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, class, code, message, attempt, attempts_allowed, round, last_seq, ended_at)
-    SELECT job_id, i.state, i.output::jsonb, i.class, i.code, i.message, g.attempt, g.attempts_allowed, g.round, g.last_seq + 1,
+    SELECT job_id, i.state, i.output, i.class, i.code, i.message, g.attempt, g.attempts_allowed, g.round, g.last_seq + 1,
            deedbox.clock()
     FROM gone g JOIN input i USING (job_id)
 )
 INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
-SELECT job_id, g.last_seq + 1, i.event_id, i.event_type, g.round, g.attempt_id, deedbox.clock(), i.event::jsonb
+SELECT job_id, g.last_seq + 1, i.event_id, i.event_type, g.round, g.attempt_id, deedbox.clock(), i.event
 FROM gone g JOIN input i USING (job_id)
 
 -- name: move_attempts
 -- Move locked jobs that stay in the queue: back to queued with a wait, parked, held or dispatching.
 WITH input AS (
-    SELECT * FROM unnest(%(job_id)s::uuid[], %(state)s::text[], %(wait_s)s::float8[], %(event_type)s::text[],
-                         %(event_id)s::uuid[], %(event)s::text[])
-        AS i (job_id, state, wait_s, event_type, event_id, event)
+    SELECT * FROM json_to_recordset(%(movings)s::json) AS i (
+        job_id uuid, state text, wait_s float8, event_type text, event_id uuid, event jsonb
+    )
 ), moved AS (
     UPDATE deedbox.queue q
     SET state = i.state, due = coalesce(i.wait_s, 0) <= 0,
         run_at = deedbox.clock() + make_interval(secs => coalesce(i.wait_s, 0)),
         attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
-    FROM input i, (SELECT job_id, attempt_id FROM deedbox.queue WHERE job_id = ANY (%(job_id)s::uuid[])) AS before
+    FROM input i, (SELECT job_id, attempt_id FROM deedbox.queue JOIN input USING (job_id)) AS before
     WHERE q.job_id = i.job_id AND before.job_id = q.job_id
     RETURNING q.job_id, q.last_seq, q.round, before.attempt_id
 )
 INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
-SELECT job_id, m.last_seq, i.event_id, i.event_type, m.round, m.attempt_id, deedbox.clock(), i.event::jsonb
+SELECT job_id, m.last_seq, i.event_id, i.event_type, m.round, m.attempt_id, deedbox.clock(), i.event
 FROM moved m JOIN input i USING (job_id)
 
 -- name: journal_attempts
@@ -115,11 +155,11 @@ FROM moved m JOIN input i USING (job_id)
 INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, class, code, message, worker, build, started_at,
                              ended_at, model, validation, usage, repairs)
 SELECT job_id, attempt_id, report, attempt, round, move, class, code, message, %(worker)s, %(build)s, started_at,
-       deedbox.clock(), model::jsonb, validation, usage::jsonb, repairs
-FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(report)s::text[], %(attempt)s::integer[], %(round)s::integer[],
-            %(move)s::text[], %(class)s::text[], %(code)s::text[], %(message)s::text[], %(started_at)s::timestamptz[],
-            %(model)s::text[], %(validation)s::text[], %(usage)s::text[], %(repairs)s::integer[])
-    AS i (job_id, attempt_id, report, attempt, round, move, class, code, message, started_at, model, validation, usage, repairs)
+       deedbox.clock(), model, validation, usage, repairs
+FROM json_to_recordset(%(attempts)s::json) AS i (
+    job_id uuid, attempt_id uuid, report text, attempt integer, round integer, move text, class text, code text, message text,
+    started_at timestamptz, model jsonb, validation text, usage jsonb, repairs integer
+)
 ON CONFLICT DO NOTHING
 
 -- name: add_event

@@ -96,7 +96,7 @@ SELECT at, kind, what, detail FROM (
     SELECT c.called_at AS at, 0 AS rank, 0::bigint AS n, 'call' AS kind, c.status AS what,
            jsonb_build_object('call_id', c.call_id, 'by', p.name, 'role', c.role, 'source', c.source, 'caller_run', c.caller_run,
                               'trace', c.trace) AS detail
-    FROM j JOIN deedbox.call c USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
+    FROM j JOIN deedbox.every_call c USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
     WHERE c.status <> 'replayed'
     UNION ALL
     SELECT min(c.called_at), 1, 0, 'call', 'replayed', jsonb_build_object('count', count(*), 'last_at', max(c.called_at))

@@ -1,0 +1,76 @@
+"""Which key a call has, at every face in this order: the header, the field of the schema, the form's, the action's own rule."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from deedbox.extend.action import KEY_FIELD, Action
+from deedbox.model.errors import DeedboxError, Problem
+from deedbox.model.fingerprint import sha256
+
+MOST_KEY = 255
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+def check_key(key: str, where: str = "/Idempotency-Key") -> str:
+    """A usable idempotency key, or DeedboxError key_invalid: 1 to 255 printable ASCII characters, not blank at its ends."""
+    if len(key) > MOST_KEY or not _KEY.fullmatch(key):
+        raise DeedboxError(
+            "key_invalid",
+            "An idempotency key is 1 to 255 printable ASCII characters and neither begins nor ends with a blank.",
+            problems=(Problem(where, "key", "is empty, blank, too long or not printable"),),
+        )
+    return key
+
+
+def choose_key(
+    action: Action,
+    *,
+    header: str | None,
+    form: str | None,
+    body: Mapping[str, Any],
+    given: BaseModel,
+    payload_sha256: bytes,
+    job_id: UUID,
+) -> tuple[str, str]:
+    """The call's key and where it came from, as the job's `key_source` names it.
+
+    `body` is the input as stored (a document is there with its sha256), `given` the same validated. Raises DeedboxError:
+    key_invalid for a key that was sent and cannot be used, key_required where the action wants one and none is found.
+    """
+    if header is not None:
+        return check_key(header), "header"
+    if KEY_FIELD in action.input_model.model_fields and body.get(KEY_FIELD) is not None:
+        return check_key(str(body[KEY_FIELD]), f"/{KEY_FIELD}"), "field"
+    if form is not None:
+        return check_key(form, f"/{KEY_FIELD}"), "field"
+    found = _of_source(action, body, given)
+    if found is not None:
+        return found, "key_from"
+    if action.key_rule == "require":
+        raise DeedboxError("key_required", f"{action.name} acts on the outside world: send an Idempotency-Key.")
+    if action.key_rule == "content":
+        return f"content:{payload_sha256.hex()}", "content"
+    return f"new:{job_id}", "new"
+
+
+def _of_source(action: Action, body: Mapping[str, Any], given: BaseModel) -> str | None:
+    """What the source of the call calls it: an event id, a Message-ID. What no key can hold stands there by its digest."""
+    if action.key_from is None:
+        return None
+    value: Any
+    if callable(action.key_from):
+        value = action.key_from(given)
+    else:
+        value = body
+        for name in action.key_from.split("."):
+            value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    if value is None or isinstance(value, bool | float) or not str(value).strip():
+        return None
+    text = str(value).strip()
+    if len(text) <= MOST_KEY and _KEY.fullmatch(text):
+        return text
+    return f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hex()}"
