@@ -9,12 +9,14 @@ JOBS ?= 2
 SYSTEM ?= yes
 # Added to pytest's arguments: make test ARGS="-k lease"
 ARGS ?=
+# What stands behind pgbouncer: embedded, or the number of one of the distribution's PostgreSQL: make test-pgbouncer ENGINE=15
+ENGINE ?= embedded
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test check bench derive format lock clean
+.PHONY: help setup demo serve test test-pg15 test-pgbouncer failover check bench derive format lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 
 # Runs each time and returns at once when the stamp in .venv matches the lock files.
 setup: ## make .venv and install the lock files into it
@@ -30,6 +32,15 @@ serve: setup ## run the support desk with its neighbours until stopped
 test: setup ## run the tests
 	@if [ "$(SYSTEM)" = yes ]; then $(RUN) -m tools.system; fi
 	@$(RUN) -m pytest -n $(JOBS) $(ARGS)
+
+test-pg15: setup ## run the tests on a private cluster of Debian's PostgreSQL 15
+	@$(RUN) -m tools.servers 15 -n $(JOBS) $(ARGS)
+
+test-pgbouncer: setup ## run the tests through pgbouncer in transaction mode
+	@$(RUN) -m tools.servers $(ENGINE) --pgbouncer -n $(JOBS) $(ARGS)
+
+failover: setup ## kill the leader of a Patroni cluster under load, and check that nothing is lost or doubled
+	@$(RUN) -m tools.failover $(ARGS)
 
 check: setup ## lint, types, layers, sizes, derived files, and what no file may hold
 	@$(RUN) -m tools.check

@@ -1,10 +1,28 @@
-"""Fixtures that all tests share."""
+"""Fixtures that all tests share, and what a run through a pooler in transaction mode changes for all of them."""
 
+import os
 from collections.abc import AsyncIterator
+from typing import Any
 
+import psycopg
 import pytest
 
-from tests.database import TestDatabase, fresh_database
+from tests.database import TestDatabase, fresh_database, through_a_pooler
+
+_connect = psycopg.AsyncConnection[Any].connect
+
+
+async def _unprepared(conninfo: str = "", **options: Any) -> psycopg.AsyncConnection[Any]:
+    """A connection that never names a statement: behind a pooler the name would be another session's."""
+    options["prepare_threshold"] = None
+    return await _connect(conninfo, **options)
+
+
+def pytest_configure() -> None:
+    """Through a pooler, do in this process what DEEDBOX_PREPARE_STATEMENTS does in those that the tests start."""
+    if through_a_pooler():
+        os.environ["DEEDBOX_PREPARE_STATEMENTS"] = "false"
+        pytest.MonkeyPatch().setattr(psycopg.AsyncConnection, "connect", _unprepared)
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Databases for tests: the embedded PostgreSQL of this test run, or the server that DEEDBOX_TEST_URL names.
 
+DEEDBOX_TEST_URL is a superuser's. DEEDBOX_TEST_APP_URL names the same server for the application's role, by default the
+superuser again; DEEDBOX_TEST_POOLER_URL names it through a pooler in transaction mode. `tools/servers.py` sets all three.
+
 A migrated template is made once per run and copied per test. Nothing is faked: every test works on a database of its own.
 """
 
@@ -19,14 +22,22 @@ from psycopg import conninfo, sql
 from deedbox import embedded
 from deedbox.store.migrate import migrate, migrations
 
+POOLER = "DEEDBOX_TEST_POOLER_URL"
+
+
+def through_a_pooler() -> bool:
+    """Whether this run's application connects through a pooler."""
+    return bool(os.environ.get(POOLER))
+
 
 @dataclass(frozen=True)
 class TestServer:
-    """A server on which databases may be made."""
+    """A server on which databases may be made: for the owner, for the application, and for it through a pooler."""
 
     __test__ = False
     owner_url: str
     app_url: str
+    pooler_url: str | None = None
 
 
 def _with_database(url: str, name: str) -> str:
@@ -38,7 +49,7 @@ def server() -> TestServer:
     """The server of this run; all workers of one run share it, and it stops with the last of them."""
     named = os.environ.get("DEEDBOX_TEST_URL")
     if named:
-        return TestServer(named, named)
+        return TestServer(named, os.environ.get("DEEDBOX_TEST_APP_URL") or named, os.environ.get(POOLER) or None)
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
     state = Path(tempfile.gettempdir()) / f"deedbox-tests-{os.getuid()}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
     running = embedded.start(state)
@@ -50,9 +61,9 @@ def _template_name() -> str:
     return "deedbox_template_" + hashlib.sha256("".join(item.text for item in migrations()).encode()).hexdigest()[:12]
 
 
-async def _template() -> str:
+async def _template(where: TestServer) -> str:
     name = _template_name()
-    admin = await psycopg.AsyncConnection.connect(_with_database(server().owner_url, "postgres"), autocommit=True)
+    admin = await psycopg.AsyncConnection.connect(_with_database(where.owner_url, "postgres"), autocommit=True)
     try:
         await admin.execute("SELECT pg_advisory_lock(4242)")
         cursor = await admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
@@ -60,7 +71,7 @@ async def _template() -> str:
             building = name + "_new"
             await admin.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(building)))
             await admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(building)))
-            await migrate(_with_database(server().owner_url, building))
+            await migrate(_with_database(where.owner_url, building))
             await admin.execute(
                 sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(building), sql.Identifier(name))
             )
@@ -71,11 +82,15 @@ async def _template() -> str:
 
 @dataclass(frozen=True)
 class TestDatabase:
-    """One migrated database: `url` is the application's, `owner_url` may replace functions and look everywhere."""
+    """One migrated database: `url` is the application's, `owner_url` may replace functions and look everywhere.
+
+    `direct_url` is the application's past a pooler, for what listens; without a pooler it is the same as `url`.
+    """
 
     __test__ = False
     url: str
     owner_url: str
+    direct_url: str
 
     async def rows(self, query: str, *parameters: object) -> list[tuple[object, ...]]:
         """Run one statement as the owner and return its rows."""
@@ -96,15 +111,17 @@ class TestDatabase:
 
 
 @asynccontextmanager
-async def fresh_database() -> AsyncGenerator[TestDatabase]:
-    """A migrated database that is dropped afterwards."""
-    template = await _template()
+async def fresh_database(where: TestServer | None = None) -> AsyncGenerator[TestDatabase]:
+    """A migrated database, on this run's server or another, that is dropped afterwards."""
+    where = where or server()
+    template = await _template(where)
     name = f"t_{secrets.token_hex(8)}"
-    async with await psycopg.AsyncConnection.connect(_with_database(server().owner_url, "postgres"), autocommit=True) as admin:
+    async with await psycopg.AsyncConnection.connect(_with_database(where.owner_url, "postgres"), autocommit=True) as admin:
         await admin.execute("SELECT pg_advisory_lock(4242)")
         await admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         await admin.execute("SELECT pg_advisory_unlock(4242)")
         try:
-            yield TestDatabase(_with_database(server().app_url, name), _with_database(server().owner_url, name))
+            urls = (where.pooler_url or where.app_url, where.owner_url, where.app_url)
+            yield TestDatabase(*(_with_database(url, name) for url in urls))
         finally:
             await admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

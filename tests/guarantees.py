@@ -37,12 +37,46 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-KEY-BOUND", "The same key with another payload is refused with key_reused, and nothing starts.", "faces: HTTP"
     ),
     Guarantee(
+        "G-KEY-ORDER",
+        "A call's key is the header's, else the field's, else what its source calls it, else the action's rule decides.",
+        "faces: keys",
+    ),
+    Guarantee(
         "G-NOTHING-STORED-ON-BAD-INPUT",
         "A refused call stores no job, binds no key, and names the field.",
         "issue 2: bad input",
     ),
     Guarantee("G-FOREIGN-404", "A job of somebody else answers exactly as one that does not exist.", "safety: who is asking"),
     # Worker
+    Guarantee(
+        "G-TAKE-UP",
+        "A parked job is taken up under the same key, by an operator or a repeated delivery after its wait, thrice at most.",
+        "lifecycle: running again",
+    ),
+    Guarantee(
+        "G-REPLACEMENT",
+        "A correction is a job of its own with a key of its own, linked both ways; a key made from the old one is refused.",
+        "lifecycle: running again",
+    ),
+    Guarantee(
+        "G-NO-SILENT-REPEAT",
+        "An effect that the replaced job has done, or may have done, is done again only where the approver names its slot.",
+        "lifecycle: running again",
+    ),
+    Guarantee(
+        "G-ONE-ENDING-EVENT",
+        "Each round of a job ends with exactly one of job.completed, job.failed and job.canceled.",
+        "lifecycle: events",
+    ),
+    Guarantee("G-DEADLINE", "A job past its deadline is canceled, unless its effects have left.", "issue 3: lifecycle"),
+    Guarantee("G-RUN-AT", "A job for later starts at its time and is in nobody's way before.", "issue 3: lifecycle"),
+    Guarantee(
+        "G-FAIR-SHARE",
+        "Lanes are served in turn: a tenant with few jobs does not wait behind one with many.",
+        "store: claim",
+    ),
+    Guarantee("G-LANE-LIMIT", "A lane's limit holds over all workers; leases that ran out do not count.", "store: claim"),
+    Guarantee("G-LANE-PAUSE", "A paused lane starts nothing and loses nothing.", "store: claim"),
     Guarantee("G-FENCE", "An attempt that was replaced changes nothing, and its effects are not admitted.", "lifecycle: job"),
     Guarantee("G-KILL9", "A job whose worker is killed is finished by another, under the same job id.", "issue 2: worker"),
     Guarantee(
@@ -131,11 +165,26 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "The audit cannot be changed or shortened by the application, and a broken link is found.",
         "safety: data",
     ),
+    Guarantee(
+        "G-AUDIT-WHO",
+        "Logins, failed ones too, and changes of users and keys are in the audit; a flood of failures is counted, not written.",
+        "safety: data",
+    ),
     Guarantee("G-SCHEMA-FRESH", "The schema file equals the schema that the migrations make.", "design: habits"),
+    Guarantee(
+        "G-ENGINES",
+        "The road is the same on PostgreSQL 15 as on 18, and through a pooler in transaction mode.",
+        "issue 3: poolers and other engines",
+    ),
     Guarantee(
         "G-EMBEDDED-PRIVATE",
         "The embedded PostgreSQL listens on no network and lets in nobody without its secret.",
         "store: embedded",
+    ),
+    Guarantee(
+        "G-FAILOVER",
+        "With synchronous replication, killing the leader loses no 202 and doubles nothing, and readiness says so meanwhile.",
+        "issue 3: fail-over",
     ),
 )
 

@@ -48,7 +48,9 @@ class Road:
         """Submit as the caller."""
         return await self.intake.submit(Request(self.caller, action, dict(body), key, "http"))
 
-    def worker(self, name: str = "w1", *, lease: Lease | None = None, slots: int = 8, drain_s: float = 10) -> Worker:
+    def worker(
+        self, name: str = "w1", *, lease: Lease | None = None, slots: int = 8, drain_s: float = 10, queues: tuple[str, ...] = ()
+    ) -> Worker:
         """A worker that is not running yet."""
         return Worker(
             url=self.database.url,
@@ -56,7 +58,7 @@ class Road:
             ids=self.ids,
             app=self.app,
             lease=lease or Lease(2.0),
-            settings=WorkerSettings(name=name, build="test", slots=slots, drain_s=drain_s, poll_s=0.05),
+            settings=WorkerSettings(name=name, build="test", slots=slots, drain_s=drain_s, poll_s=0.05, queues=queues),
             wake=Poll(),
         )
 

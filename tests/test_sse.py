@@ -126,7 +126,7 @@ async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody
 ) -> None:
     pool = make_pool(database.url, "test", size=2)
     await pool.open()
-    wakeup = Wakeup(database.url, ping_s=0.1)
+    wakeup = Wakeup(database.direct_url, ping_s=0.1)
     running = asyncio.create_task(wakeup.run())
     try:
         await wakeup.ready()
@@ -155,7 +155,7 @@ async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody
 
 
 async def test_a_listener_that_hears_nothing_although_nothing_failed_is_replaced(database: TestDatabase) -> None:
-    wakeup = Wakeup(database.url, ping_s=0.05, answer_s=0.2)
+    wakeup = Wakeup(database.direct_url, ping_s=0.05, answer_s=0.2)
     running = asyncio.create_task(wakeup.run())
     try:
         await wakeup.ready()

@@ -22,8 +22,12 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(
         default=None, description="PostgreSQL of your own (15 to 18); unset: the embedded one."
     )
+    direct_url: SecretStr | None = Field(
+        default=None,
+        description="URL past a pooler, for what needs a session (listener, heartbeat); default: the database URL.",
+    )
     migrate_url: SecretStr | None = Field(
-        default=None, description="URL of a user who may create tables and roles; default: the database URL."
+        default=None, description="URL of a user who may create tables and roles; default: the direct URL."
     )
     state: Path = Field(default=Path(".deedbox"), description="Directory of the embedded PostgreSQL.")
     prepare_statements: bool = Field(default=True, description="Off for a pooler that cannot keep prepared statements.")

@@ -24,6 +24,7 @@ from deedbox.extend.registry import App
 from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
@@ -81,11 +82,17 @@ def load_app(place: str) -> App:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where the store is: the application's URL, and the one that may change the schema."""
+    """Where the store is: the application's URL, the one that may change the schema, and one past a pooler, if there is one."""
 
     url: str
     owner_url: str
     running: embedded.Running | None = None
+    direct: str | None = None
+
+    @property
+    def direct_url(self) -> str:
+        """For connections that listen or must not queue behind others: past the pooler, or the application's URL."""
+        return self.direct or self.url
 
     @property
     def place(self) -> str:
@@ -97,13 +104,14 @@ def find_database(settings: Settings) -> Database:
     """The database that settings name, or the embedded one, started. Raises EmbeddedError, or StartError for a bad URL."""
     if settings.database_url is not None:
         url = settings.database_url.get_secret_value()
-        owner = settings.migrate_url.get_secret_value() if settings.migrate_url else url
-        for name, text in (("DEEDBOX_DATABASE_URL", url), ("DEEDBOX_MIGRATE_URL", owner)):
+        direct = settings.direct_url.get_secret_value() if settings.direct_url else url
+        owner = settings.migrate_url.get_secret_value() if settings.migrate_url else direct
+        for name, text in (("DEEDBOX_DATABASE_URL", url), ("DEEDBOX_DIRECT_URL", direct), ("DEEDBOX_MIGRATE_URL", owner)):
             try:
                 describe_url(text)
             except ValueError as error:
                 raise StartError(f"{name}: {error}") from error
-        return Database(url, owner)
+        return Database(url, owner, direct=direct)
     running = embedded.start(settings.state)
     return Database(running.info.app_url, running.info.owner_url, running)
 
@@ -121,6 +129,7 @@ class Installation:
     views: Views
     approvals: Approvals
     verbs: Verbs
+    rounds: Rounds
     wakeup: Wakeup
     keys: KeyCache
     name: str
@@ -154,20 +163,22 @@ async def opened(
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
-        wakeup = Wakeup(database.url)
+        wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
             await _register(pool, settings, name, roles)
             stack.push_async_callback(_unregister, pool, name)
+        intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
         yield Installation(
             settings=settings,
             app=app,
             database=database,
             pool=pool,
             ids=ids,
-            intake=Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting),
+            intake=intake,
             views=Views(pool, app.actions),
-            approvals=Approvals(pool, ids, public_url=settings.public_url),
+            approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
+            rounds=Rounds(pool, ids, app.actions, intake),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
             keys=KeyCache(),
@@ -277,6 +288,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             resolve_key=who,
             verbs=installation.verbs,
             approvals=installation.approvals,
+            rounds=installation.rounds,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,
@@ -298,7 +310,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
         from deedbox.worker.loop import Worker, WorkerSettings  # noqa: PLC0415
 
         loops["worker"] = Worker(
-            url=installation.database.url,
+            url=installation.database.direct_url,
             pool=installation.pool,
             ids=installation.ids,
             app=installation.app,

@@ -24,6 +24,7 @@ from deedbox.model.failure import ActionFailure
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.store.wakeup import Wakeup
@@ -169,7 +170,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
     async with road(database, desk(script)) as one:
         key = await add_key(one.pool, one.ids, "default", "program", ["operator"], "test")
         foreign_key = await add_key(one.pool, one.ids, "default", "stranger", ["operator"], "test")
-        wakeup = Wakeup(database.url)
+        wakeup = Wakeup(database.direct_url)
         listening = asyncio.create_task(wakeup.run())
         await wakeup.ready()
         listener = socket.create_server(("127.0.0.1", 0))
@@ -199,6 +200,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             resolve_key=resolve,
             verbs=Verbs(one.pool, one.ids, one.app.connectors),
             approvals=Approvals(one.pool, one.ids, public_url=url),
+            rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             public_url=url,
             login=login,
             wakeup=wakeup,

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -129,9 +129,17 @@ class Desk:
         return card
 
     async def decide(
-        self, principal: Principal, approval_id: UUID, digest_hex: str, decision: Decision, reason: str | None, how: str
+        self,
+        principal: Principal,
+        approval_id: UUID,
+        digest_hex: str,
+        decision: Decision,
+        reason: str | None,
+        how: str,
+        repeat: Sequence[str] = (),
     ) -> DecisionResult:
         self.calls.append((principal.name, approval_id, digest_hex, decision, reason, how))
+        assert not repeat, "no card of this console has anything to repeat"
         card = self.cards.get(approval_id)
         if card is None:
             raise DeedboxError("not_found", "There is no such approval.")

@@ -1,5 +1,7 @@
 """Who is asking: people with passwords and sessions, services with keys. Nothing here decides what they may do."""
 
+from deedbox.access.accounts import disable_user, enable_user, grant_roles, withdraw_roles
+from deedbox.access.entries import By
 from deedbox.access.keys import add_key, add_user, list_keys, revoke_key
 from deedbox.access.passwords import LoginLimit, Passwords
 from deedbox.access.resolve import KeyCache, resolve_key
@@ -19,6 +21,7 @@ from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 
 __all__ = [
+    "By",
     "IdSource",
     "KeyCache",
     "KeyLine",
@@ -32,7 +35,10 @@ __all__ = [
     "add_key",
     "add_user",
     "csrf_of",
+    "disable_user",
+    "enable_user",
     "end_sessions",
+    "grant_roles",
     "list_keys",
     "login",
     "logout",
@@ -40,4 +46,5 @@ __all__ = [
     "resolve_key",
     "resolve_session",
     "revoke_key",
+    "withdraw_roles",
 ]

@@ -1,4 +1,4 @@
-"""Making users and API keys. Both happen at a terminal, never over HTTP."""
+"""Making users and API keys. Both happen at a terminal, never over HTTP, and leave an audit entry in the same transaction."""
 
 import hashlib
 import re
@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from math import isfinite
 from uuid import UUID
 
+from deedbox.access.entries import AT_TERMINAL, By
 from deedbox.access.passwords import Passwords
 from deedbox.model.errors import DeedboxError
 from deedbox.store import access as store
 from deedbox.store.access import KeyLine
+from deedbox.store.audit import append
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
@@ -31,17 +33,22 @@ def clean_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).strip()
 
 
-def _checked(name: str, roles: Iterable[str]) -> tuple[str, list[str]]:
-    name = clean_name(name)
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise DeedboxError("invalid_input", f"A name has 1 to {_LONGEST_NAME} printable characters.")
+def checked_roles(roles: Iterable[str]) -> list[str]:
+    """The roles sorted, each once. Raises DeedboxError("invalid_input") for none, or for one that cannot be a role."""
     wanted = sorted(set(roles))
     if not wanted:
         raise DeedboxError("invalid_input", "At least one role is needed.")
     for role in wanted:
         if not _ROLE.fullmatch(role):
             raise DeedboxError("invalid_input", f"{role!r} is not a role: lower-case letters, digits and underscores.")
-    return name, wanted
+    return wanted
+
+
+def _checked(name: str, roles: Iterable[str]) -> tuple[str, list[str]]:
+    name = clean_name(name)
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise DeedboxError("invalid_input", f"A name has 1 to {_LONGEST_NAME} printable characters.")
+    return name, checked_roles(roles)
 
 
 async def add_user(
@@ -53,6 +60,7 @@ async def add_user(
     password: str,
     *,
     passwords: Passwords | None = None,
+    by: By = AT_TERMINAL,
 ) -> str:
     """Make a person with a local account and return the principal's id.
 
@@ -65,13 +73,23 @@ async def add_user(
         made = await store.add_person(
             connection, principal_id=principal_id, tenant=tenant, name=name, roles=wanted, password_hash=hashed
         )
-    if not made:
-        raise DeedboxError("invalid_input", f"The name {name!r} is taken in {tenant!r}, or there is no such tenant.")
+        if not made:
+            raise DeedboxError("invalid_input", f"The name {name!r} is taken in {tenant!r}, or there is no such tenant.")
+        detail = {"name": name, "roles": wanted}
+        await append(connection, by.entry(tenant, "add_user", ("person", str(principal_id)), detail))
     return str(principal_id)
 
 
 async def add_key(
-    pool: Pool, ids: IdSource, tenant: str, name: str, roles: Iterable[str], label: str, expires_s: float | None = None
+    pool: Pool,
+    ids: IdSource,
+    tenant: str,
+    name: str,
+    roles: Iterable[str],
+    label: str,
+    expires_s: float | None = None,
+    *,
+    by: By = AT_TERMINAL,
 ) -> str:
     """Make a key of a service and return it: 256 random bits, this once; only its SHA-256 is kept.
 
@@ -83,9 +101,10 @@ async def add_key(
     if expires_s is not None and not (isfinite(expires_s) and expires_s > 0):
         raise DeedboxError("invalid_input", "A key expires after a positive number of seconds.")
     key = PREFIX + secrets.token_urlsafe(32)
-    principal_id = ids.new()
+    principal_id, key_id = ids.new(), ids.new()
     async with transaction(pool) as connection:
-        if not await store.add_service(connection, principal_id=principal_id, tenant=tenant, name=name, roles=wanted):
+        new = await store.add_service(connection, principal_id=principal_id, tenant=tenant, name=name, roles=wanted)
+        if not new:
             found = await store.named(connection, tenant, name)
             if found is None or found.kind != "service" or found.roles != frozenset(wanted):
                 raise DeedboxError(
@@ -95,12 +114,14 @@ async def add_key(
         await store.add_key(
             connection,
             key_sha256=digest(key),
-            key_id=ids.new(),
+            key_id=key_id,
             tenant=tenant,
             principal_id=principal_id,
             label=label,
             expires_s=expires_s,
         )
+        detail = {"name": name, "roles": wanted, "label": label, "expires_s": expires_s, "service_made": new}
+        await append(connection, by.entry(tenant, "add_key", ("key", str(key_id)), detail))
     return key
 
 
@@ -110,7 +131,11 @@ async def list_keys(pool: Pool, tenant: str) -> list[KeyLine]:
         return await store.keys(connection, tenant)
 
 
-async def revoke_key(pool: Pool, tenant: str, key_id: UUID) -> bool:
+async def revoke_key(pool: Pool, tenant: str, key_id: UUID, *, by: By = AT_TERMINAL) -> bool:
     """End a key; false when it was not alive. Other processes believe it for at most the cache's two seconds."""
     async with transaction(pool) as connection:
-        return await store.revoke_key(connection, tenant, key_id)
+        revoked = await store.revoke_key(connection, tenant, key_id)
+        if revoked is not None:
+            detail = {"name": revoked.name, "label": revoked.label}
+            await append(connection, by.entry(tenant, "revoke_key", ("key", str(key_id)), detail))
+    return revoked is not None

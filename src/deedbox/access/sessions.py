@@ -11,11 +11,15 @@ import secrets
 from dataclasses import dataclass
 from uuid import UUID
 
+from deedbox.access.entries import AT_TERMINAL, By, FailureBudget, failed_login_entry, login_entry
 from deedbox.access.keys import clean_name, digest
 from deedbox.access.passwords import LoginLimit, Passwords
+from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.model.values import storable_text
 from deedbox.store import access as store
 from deedbox.store.access import LinkPreview
+from deedbox.store.audit import append
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 
@@ -46,12 +50,13 @@ class SessionInfo:
 
 
 class LoginGuard:
-    """What the logins of one process share: the hasher under its cap and the limit on guessing."""
+    """What the logins of one process share: the hasher under its cap, the limit on guessing, and the audit's budget."""
 
     def __init__(self, passwords: Passwords | None = None) -> None:
         """A guard that has seen nobody yet."""
         self.passwords = passwords or Passwords()
         self.limit = LoginLimit()
+        self.failures = FailureBudget()
 
 
 def csrf_of(token: str) -> str:
@@ -61,18 +66,31 @@ def csrf_of(token: str) -> str:
 
 
 async def login(
-    pool: Pool, tenant: str, name: str, password: str, *, guard: LoginGuard, peer: str, replaces: str | None = None
+    pool: Pool,
+    tenant: str,
+    name: str,
+    password: str,
+    *,
+    guard: LoginGuard,
+    peer: str,
+    replaces: str | None = None,
+    door: str = "api",
 ) -> SessionOpened | None:
     """Open a session, or None when name and password do not fit; an unknown name takes as long as a wrong password.
 
-    `peer` is where the caller is; `replaces` is the session it came with, which ends. Raises
+    `peer` is where the caller is; `replaces` is the session it came with, which ends. The session and its audit entry are
+    one transaction; a failure has an entry within the guard's budget, and is counted beyond it. Raises
     DeedboxError("too_many_logins") after five failures of one name from one peer within a minute.
     """
     name = clean_name(name)
-    mark = guard.limit.begin(name, peer)
     try:
-        async with autocommit(pool) as connection:
-            found = await store.named(connection, tenant, name)
+        mark = guard.limit.begin(name, peer)
+    except DeedboxError:
+        # Refused unread, so nothing is known of the password: it is counted, and costs the chain nothing.
+        guard.failures.pass_over()
+        raise
+    try:
+        found = await _named(pool, tenant, name)
         known = found.password_hash if found is not None and found.kind == "person" else None
         matched = await guard.passwords.verify(known, password)
     except BaseException:
@@ -80,25 +98,53 @@ async def login(
         guard.limit.withdraw(name, peer, mark)
         raise
     if not matched or found is None or known is None:
+        await _note_failure(pool, guard.failures, tenant, name, peer, door)
         return None
     guard.limit.succeeded(name, peer)
     renewed = await guard.passwords.hash(password) if guard.passwords.stale(known) else None
     token = secrets.token_urlsafe(32)
     csrf = csrf_of(token)
-    async with transaction(pool) as connection:
-        if renewed is not None:
-            await store.rehash(connection, found.principal_id, known, renewed)
-        await store.open_session(
-            connection,
-            session_sha256=digest(token),
-            principal_id=found.principal_id,
-            method="password",
-            csrf_sha256=digest(csrf),
-            absolute_s=ABSOLUTE_S,
-            replaces=digest(replaces) if replaces else None,
-        )
+    owed = guard.failures.settle()
+    try:
+        async with transaction(pool) as connection:
+            if renewed is not None:
+                await store.rehash(connection, found.principal_id, known, renewed)
+            replaced = await store.open_session(
+                connection,
+                session_sha256=digest(token),
+                principal_id=found.principal_id,
+                method="password",
+                csrf_sha256=digest(csrf),
+                absolute_s=ABSOLUTE_S,
+                replaces=digest(replaces) if replaces else None,
+            )
+            entry = login_entry(tenant, name, str(found.principal_id), door=door, source=peer, replaced=replaced, owed=owed)
+            await append(connection, entry)
+    except BaseException:
+        guard.failures.pass_over(owed)
+        raise
     principal = Principal(str(found.principal_id), tenant, name, "person", found.roles, "session")
     return SessionOpened(token, csrf, principal)
+
+
+async def _named(pool: Pool, tenant: str, name: str) -> store.Named | None:
+    # What the database cannot hold is nobody's name, and takes the road of every unknown one.
+    if storable_text(name) != name:
+        return None
+    async with autocommit(pool) as connection:
+        return await store.named(connection, tenant, name)
+
+
+async def _note_failure(pool: Pool, failures: FailureBudget, tenant: str, name: str, peer: str, door: str) -> None:
+    owed = failures.take(peer)
+    if owed is None:
+        return
+    try:
+        async with transaction(pool) as connection:
+            await append(connection, failed_login_entry(tenant, name, door=door, source=peer, owed=owed))
+    except BaseException:
+        failures.pass_over(owed + 1)
+        raise
 
 
 async def resolve_session(pool: Pool, token: str) -> SessionInfo | None:
@@ -114,16 +160,26 @@ async def resolve_session(pool: Pool, token: str) -> SessionInfo | None:
     return SessionInfo(principal, csrf_sha256)
 
 
-async def logout(pool: Pool, token: str) -> bool:
-    """End the session at once; false when it was not open."""
+async def logout(pool: Pool, token: str, *, door: str = "page") -> bool:
+    """End the session at once, with an audit entry; false when it was not open."""
     async with transaction(pool) as connection:
-        return await store.close_session(connection, digest(token))
+        holder = await store.close_session(connection, digest(token))
+        if holder is not None:
+            subject = ("person", str(holder.principal_id))
+            await append(connection, By(holder.name, door, "session").entry(holder.tenant, "logout", subject, {}))
+    return holder is not None
 
 
-async def end_sessions(pool: Pool, tenant: str, name: str) -> int:
-    """End every session of a person and say how many were open."""
+async def end_sessions(pool: Pool, tenant: str, name: str, *, by: By = AT_TERMINAL) -> int:
+    """End every session of a person and say how many were open; where there was one, an audit entry says so too."""
+    name = clean_name(name)
     async with transaction(pool) as connection:
-        return await store.close_sessions(connection, tenant, clean_name(name))
+        ended = await store.close_sessions(connection, tenant, name)
+        if ended:
+            subject = ("person", str(ended[0]))
+            detail = {"name": name, "sessions_ended": len(ended)}
+            await append(connection, by.entry(tenant, "end_sessions", subject, detail))
+    return len(ended)
 
 
 async def preview_link(pool: Pool, tenant: str, approval_id: UUID, token: str) -> LinkPreview | None:

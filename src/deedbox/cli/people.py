@@ -1,11 +1,26 @@
-"""People, services and their keys. None of this works over HTTP: who makes users sits at the machine."""
+"""People, services and their keys. None of this works over HTTP: who makes users sits at the machine.
+
+Each change is in the audit, with `terminal` as its actor: who can run these commands holds the database's URL, and no more
+is known of them.
+"""
 
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from deedbox.access import KeyLine, add_key, add_user, end_sessions, list_keys, revoke_key
+from deedbox.access import (
+    KeyLine,
+    add_key,
+    add_user,
+    disable_user,
+    enable_user,
+    end_sessions,
+    grant_roles,
+    list_keys,
+    revoke_key,
+    withdraw_roles,
+)
 from deedbox.cli.output import CommandError, Exit, say, show_json, show_table
 from deedbox.cli.session import JsonOption, ask_password, run
 from deedbox.model.backoff import seconds
@@ -59,6 +74,52 @@ def users_log_out(name: str) -> None:
         return await end_sessions(desk.pool, desk.settings.tenant, name)
 
     say(f"{run(work)} sessions ended")
+
+
+@users.command("disable")
+def users_disable(name: str) -> None:
+    """Shut out a person or a service: sessions end, and neither password nor key opens anything."""
+
+    async def work(desk: Installation) -> bool:
+        return await disable_user(desk.pool, desk.settings.tenant, name)
+
+    if not run(work):
+        raise CommandError(f"nobody who is active is called {name}", Exit.NOT_THERE)
+    say(f"{name} is shut out; running processes believe a key for two more seconds at most")
+
+
+@users.command("enable")
+def users_enable(name: str) -> None:
+    """Let in again who was disabled, with roles and keys as they were."""
+
+    async def work(desk: Installation) -> bool:
+        return await enable_user(desk.pool, desk.settings.tenant, name)
+
+    if not run(work):
+        raise CommandError(f"nobody who is disabled is called {name}", Exit.NOT_THERE)
+    say(f"{name} is let in again")
+
+
+@users.command("grant")
+def users_grant(name: str, role: RoleOption) -> None:
+    """Give roles to a person or a service; they count from the next request on."""
+
+    async def work(desk: Installation) -> list[str]:
+        return await grant_roles(desk.pool, desk.settings.tenant, name, role)
+
+    given = run(work)
+    say(f"{name} is {', '.join(given)} now" if given else "nothing was changed: those roles were there already")
+
+
+@users.command("withdraw")
+def users_withdraw(name: str, role: RoleOption) -> None:
+    """Take roles from a person or a service; they count until the next request."""
+
+    async def work(desk: Installation) -> list[str]:
+        return await withdraw_roles(desk.pool, desk.settings.tenant, name, role)
+
+    taken = run(work)
+    say(f"{name} is no longer {', '.join(taken)}" if taken else "nothing was changed: none of those roles was there")
 
 
 @keys.command("add")

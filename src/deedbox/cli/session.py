@@ -11,9 +11,8 @@ import typer
 from pydantic import ValidationError
 
 from deedbox import embedded, telemetry, wiring
-from deedbox.access import LoginGuard, login
+from deedbox.access import LoginGuard, login, logout
 from deedbox.cli.output import CommandError, Exit
-from deedbox.connectors import Http, Smtp
 from deedbox.extend.action import RegistrationError
 from deedbox.extend.registry import App
 from deedbox.model.errors import DeedboxError
@@ -57,17 +56,18 @@ def read_app(place: str) -> App:
         raise CommandError(f"{place}: {error}") from error
 
 
-def run(work: Work[T], *, make: bool = False, app: str | None = None) -> T:
+def run(work: Work[T], *, make: bool = False, asks_out: bool = False, app: str | None = None) -> T:
     """Open the installation, do the work, close it; becomes one more user of the embedded server and lets go at the end.
 
     `make` says that an embedded database may be made where there is none; without it that is an error, so that a list in the
-    wrong directory leaves nothing behind. `app` names an app whose connectors are needed; else the built-in ones are there.
+    wrong directory leaves nothing behind. `asks_out` says that the work asks providers: the built-in connectors are there
+    then, or those of the app that `app` names; else there are none, and nobody waits for their libraries.
     Raises CommandError for whatever is expected to go wrong.
     """
     settings = read_settings()
     # Standard output belongs to the answer, and what the loops say at the side does not concern a list.
     telemetry.configure_logging("error")
-    connectors = read_app(app) if app is not None else App(connectors=[Smtp(), Http()])
+    connectors = read_app(app) if app is not None else _built_in() if asks_out else App()
     if not make and settings.database_url is None and not embedded.status(settings.state).made:
         raise CommandError(
             f"there is no Deedbox in {settings.state}: start one with `deedbox serve APP`, or name another place in "
@@ -75,6 +75,13 @@ def run(work: Work[T], *, make: bool = False, app: str | None = None) -> T:
             Exit.NOT_THERE,
         )
     return in_database(settings, lambda database: _opened(settings, connectors, database, work))
+
+
+def _built_in() -> App:
+    # Imported late: they bring an HTTP and a mail client.
+    from deedbox.connectors import Http, Smtp
+
+    return App(connectors=[Smtp(), Http()])
 
 
 def in_database(settings: Settings, work: Callable[[Database], Awaitable[T]], *, fast: bool = False) -> T:
@@ -127,10 +134,12 @@ def reader(settings: Settings) -> Principal:
 
 
 async def person(installation: Installation, name: str, password: str) -> Principal:
-    """Log a person in for this one command. Raises CommandError where name and password do not fit together."""
-    opened = await login(installation.pool, installation.settings.tenant, name, password, guard=LoginGuard(), peer="terminal")
+    """Log a person in for this command alone; no session is left. Raises CommandError where name and password do not fit."""
+    pool, tenant = installation.pool, installation.settings.tenant
+    opened = await login(pool, tenant, name, password, guard=LoginGuard(), peer="terminal", door="cli")
     if opened is None:
         raise CommandError("the name and the password do not fit together")
+    await logout(pool, opened.token, door="cli")
     return opened.principal
 
 

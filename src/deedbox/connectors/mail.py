@@ -26,16 +26,16 @@ class Email(BaseModel):
     """A plain text mail. The effect's target is the recipient, or all of `to` joined by commas.
 
     Sender, credentials and server come from settings. Addresses are plain `name@domain`; subject and body may be in
-    any script.
+    any script. The order of the fields is the order in which an approver reads them: everyone it reaches before what it says.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     to: Annotated[Text, Field(max_length=254)] | Annotated[list[Text], Field(min_length=1, max_length=MAX_RECIPIENTS)]
+    cc: Annotated[list[Text], Field(max_length=MAX_RECIPIENTS)] = Field(default_factory=list)
+    reply_to: Annotated[Text | None, Field(title="Reply-To")] = None
     subject: Annotated[Text, Field(min_length=1, max_length=300)]
     body: Annotated[Text, Field(min_length=1, max_length=200_000)]
-    cc: Annotated[list[Text], Field(max_length=MAX_RECIPIENTS)] = Field(default_factory=list)
-    reply_to: Text | None = None
 
     @field_validator("to", "cc")
     @classmethod

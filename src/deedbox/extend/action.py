@@ -17,6 +17,7 @@ KeyRule = Literal["require", "content", "new"]
 Handler = Callable[..., Awaitable[Any]]
 KeyFrom = str | Callable[[Any], str | int | None]
 KEY_FIELD = "idempotency_key"
+MOST_PRIORITY = 1000
 
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
 _TOO_WIDE = ("_tool", "_api", "_database")
@@ -47,6 +48,10 @@ class Action:
     document_fields: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """The input's fields that hold an upload; True where the field takes a list of them."""
     key_from: KeyFrom | None = None
+    priority: int = 100
+    deadline_s: float | None = None
+    again: frozenset[str] = field(default_factory=frozenset[str])
+    """Who may take up or replace its jobs, beside having a role with that verb; none named: whoever has such a role."""
 
     @property
     def versions(self) -> frozenset[int]:
@@ -67,6 +72,9 @@ def make_action(
     max_runtime: str | float,
     accepts: frozenset[int],
     key_from: KeyFrom | None = None,
+    priority: int = 100,
+    deadline: str | float | None = None,
+    again: frozenset[str] = frozenset(),
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
@@ -78,6 +86,8 @@ def make_action(
         raise RegistrationError(f"{name}: version must be at least 1")
     if not roles:
         raise RegistrationError(f"{name}: roles name who may run it; none is named")
+    if not 0 <= priority <= MOST_PRIORITY:
+        raise RegistrationError(f"{name}: priority is from 0, the most urgent, to {MOST_PRIORITY}")
     if policy.decision == "hold" and not approvers:
         raise RegistrationError(f"{name}: its effects are held, so approvers must name a role")
     input_model, output_model = _schemas(name, handler)
@@ -99,6 +109,9 @@ def make_action(
         accepts=accepts,
         document_fields=_document_fields(input_model),
         key_from=_key_from(name, input_model, key_from),
+        priority=priority,
+        again=again,
+        deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
     )
 
 

@@ -88,7 +88,10 @@ class LookUp:
 
 @runtime_checkable
 class Connector(Protocol):
-    """Performs one kind of effect. Implementations must not retry by themselves and must honour `deadline_s`."""
+    """Performs one kind of effect. Implementations must not retry by themselves and must honour `deadline_s`.
+
+    The approval card shows a payload's fields in the order of `payload_model`, labelled with their titles where they have one.
+    """
 
     name: str
     payload_model: type[BaseModel]

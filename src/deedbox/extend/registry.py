@@ -35,6 +35,9 @@ class App:
         key: KeyRule = "require",
         key_from: KeyFrom | None = None,
         queue: str = "default",
+        priority: int = 100,
+        deadline: str | float | None = None,
+        again: Iterable[str] = (),
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
     ) -> Callable[[Handler], Handler]:
@@ -44,6 +47,9 @@ class App:
         `require` refuses, `content` uses the hash of the input, `new` makes a fresh one. `max_runtime` caps one attempt.
         `key_from` finds the key in the input where the caller sends none: the dotted name of a field (`event.id`,
         `file.sha256` of a document), or a function of the validated input; where that is empty, `key` decides.
+        `queue` is where workers that serve it look, and `priority` is from 0, the most urgent, to 1000. A job that has not
+        ended `deadline` after it was accepted is canceled, unless its effects have left. `again` narrows who may take up or
+        replace its jobs to these roles.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -60,6 +66,9 @@ class App:
                 max_runtime=max_runtime,
                 accepts=frozenset(accepts),
                 key_from=key_from,
+                priority=priority,
+                deadline=deadline,
+                again=frozenset(again),
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -5,7 +5,7 @@ refuses changes nothing and says who was first.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -14,7 +14,7 @@ from uuid import UUID
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
 from deedbox.model.values import short_message
-from deedbox.store import admission, decision
+from deedbox.store import admission, decision, rounds
 from deedbox.store.audit import AuditEntry, append, entry_by
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
@@ -51,11 +51,13 @@ async def decide(
     choice: str,
     reason: str | None,
     how: str,
+    repeat: Sequence[str] = (),
 ) -> Decided:
     """Decide one approval for one person, bound to the digest that was shown.
 
     Raises DeedboxError: invalid_input (no digest, an unknown choice, a rejection without a reason), person_required,
-    not_found, permission_denied, already_decided, approval_expired, approval_changed. A refusal changes nothing.
+    not_found, permission_denied, already_decided, approval_expired, approval_changed, repeat_unconfirmed where an effect that
+    the replaced job has done, or may have done, is not among the slots of `repeat`. A refusal changes nothing.
     """
     shown, checked = _check(digest_hex, choice, reason)
     if principal.kind != "person":
@@ -69,6 +71,8 @@ async def decide(
         if approval is None:
             raise DeedboxError("not_found", "There is no such approval, or it is not yours.")
         _authorise(principal, approval, shown, checked)
+        if checked == "approve":
+            await _refuse_repeats(connection, approval_id, repeat)
         voter = UUID(principal.principal_id)
         if not await decision.vote(
             connection, approval_id=approval_id, principal_id=voter, decision=checked, digest=shown, how=how
@@ -116,6 +120,15 @@ def _authorise(principal: Principal, approval: decision.LockedApproval, shown: b
         raise DeedboxError("approval_changed", "What was shown is not what waits here now; look again.")
     if choice not in approval.allowed:
         raise DeedboxError("permission_denied", f"`{choice}` is not one of the decisions allowed here.")
+
+
+async def _refuse_repeats(connection: Connection, approval_id: UUID, confirmed: Sequence[str]) -> None:
+    again = [item for item in await rounds.repeats(connection, approval_id) if item.slot not in confirmed]
+    if again:
+        named = ", ".join(f"{item.slot} ({item.state})" for item in again)
+        problems = tuple(Problem("/repeat", "repeat", f"{item.slot} is {item.state} in the replaced job") for item in again)
+        said = f"The job that this one replaces has done this, or may have: {named}. Name each slot that is to be done again."
+        raise DeedboxError("repeat_unconfirmed", said, problems=problems)
 
 
 async def _apply(

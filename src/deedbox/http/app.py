@@ -16,6 +16,7 @@ from deedbox.http.jobs import Jobs
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
 from deedbox.http.problems import from_router
+from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import AccessLog, route
 from deedbox.operate.follow import Follow
 
@@ -38,6 +39,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *Jobs(deps, follow).routes(),
         *Events(deps, follow).routes(),
         *Operators(deps).routes(),
+        *RoundRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -3,21 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
-from uuid import UUID
 
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
 from deedbox import telemetry
 from deedbox.extend.registry import App
-from deedbox.intake.submit import Accepted
+from deedbox.intake.submit import Intake
 from deedbox.intake.submit import Request as Submission
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
-from deedbox.operate.cards import Decide, ListInbox, ShowCard
+from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
-from deedbox.operate.verbs import EffectVerb
+from deedbox.operate.rounds import Rounds
+from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
 LONGEST_WAIT_S = 25.0
@@ -51,78 +50,6 @@ class LoggedIn:
     principal: Principal
 
 
-class Submits(Protocol):
-    """Makes jobs; deedbox.intake.submit.Intake does."""
-
-    async def submit(self, request: Submission) -> Accepted:
-        """Store the job and return it after commit. Raises DeedboxError."""
-        ...
-
-
-class ApprovalDoor(Protocol):
-    """Approvals; deedbox.operate.approvals.Approvals is one. The members are those of deedbox.operate.cards."""
-
-    @property
-    def card(self) -> ShowCard:
-        """Reads one approval."""
-        ...
-
-    @property
-    def inbox(self) -> ListInbox:
-        """Lists what waits."""
-        ...
-
-    @property
-    def decide(self) -> Decide:
-        """Decides one approval."""
-        ...
-
-
-class OperatorVerbs(Protocol):
-    """What operators do; deedbox.operate.verbs.Verbs does it. All raise DeedboxError and check what the principal may."""
-
-    async def switch_state(self, tenant: str) -> Mapping[str, Any]:
-        """Both halves of the switch, with who, when and why, and how many effects are on the wire."""
-        ...
-
-    async def set_switch(
-        self,
-        principal: Principal,
-        is_on: bool,  # noqa: FBT001 -- the state that is asked for
-        reason: str,
-        door: str,
-    ) -> Mapping[str, Any]:
-        """Turn the database's half and return the state."""
-        ...
-
-    async def effects(
-        self, principal: Principal, state: str | None = None, *, before: UUID | None = None, limit: int = 100
-    ) -> list[dict[str, Any]]:
-        """A page of the ledger, newest first."""
-        ...
-
-    async def effect(self, principal: Principal, effect_id: UUID) -> Mapping[str, Any]:
-        """One effect with its evidence."""
-        ...
-
-    async def effect_verb(
-        self,
-        principal: Principal,
-        effect_id: UUID,
-        verb: EffectVerb,
-        *,
-        evidence: Mapping[str, Any] | None = None,
-        reason: str | None = None,
-        door: str = "api",
-    ) -> Mapping[str, Any]:
-        """Do one thing about an effect and return it."""
-        ...
-
-    async def cancel_job(self, principal: Principal, job_id: UUID, reason: str, *, door: str = "api") -> str:
-        """Cancel a job; `canceled` or `cancel_requested`."""
-        ...
-
-
 Login = Callable[[str, str, str], Awaitable[LoggedIn | None]]
 """Name, password and the caller's address to a personal key; None where they do not fit. May raise too_many_logins."""
 
@@ -145,11 +72,12 @@ class HttpDeps:
     """
 
     app: App
-    intake: Submits
+    intake: Intake
     views: Views
     resolve_key: Callable[[str], Awaitable[Principal | None]]
-    verbs: OperatorVerbs
-    approvals: ApprovalDoor
+    verbs: Verbs
+    approvals: Approvals
+    rounds: Rounds
     public_url: str
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)

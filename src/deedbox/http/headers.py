@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from uuid import UUID
 
 from starlette.requests import Request
 
+from deedbox.extend.action import MOST_PRIORITY
 from deedbox.http.deps import LONGEST_WAIT_S
 from deedbox.model.errors import DeedboxError, Problem
 
@@ -71,6 +73,33 @@ def caller_run(request: Request) -> str | None:
         problem = Problem("/Deedbox-Caller-Run", "caller_run", "is not 1 to 200 printable ASCII characters")
         raise DeedboxError("invalid_header", "A run id is 1 to 200 printable ASCII characters.", problems=(problem,))
     return value
+
+
+def priority(request: Request) -> int | None:
+    """How urgent the job is, 0 to 1000. Raises DeedboxError invalid_header."""
+    value = one_header(request, "Deedbox-Priority")
+    if value is not None and (not _DIGITS.fullmatch(value) or int(value) > MOST_PRIORITY):
+        raise _unusable("Deedbox-Priority", "a number from 0, the most urgent, to 1000")
+    return None if value is None else int(value)
+
+
+def moment(request: Request, name: str) -> str | None:
+    """A moment in RFC 3339, with its zone. Raises DeedboxError invalid_header."""
+    value = one_header(request, name)
+    if value is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(value)
+    except ValueError:
+        parsed = None
+    if parsed is None or parsed.tzinfo is None or not 1970 <= parsed.year <= 9000:  # noqa: PLR2004 -- years a database keeps
+        raise _unusable(name, "a date and time with zone, such as 2027-03-01T09:00:00Z")
+    return parsed.astimezone(UTC).isoformat()
+
+
+def _unusable(name: str, what: str) -> DeedboxError:
+    problem = Problem(f"/{name}", "header", f"is not {what}")
+    return DeedboxError("invalid_header", f"{name} is {what}.", problems=(problem,))
 
 
 def traceparent(request: Request) -> str | None:

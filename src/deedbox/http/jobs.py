@@ -65,6 +65,10 @@ def job_body(view: JobView, base_url: str) -> dict[str, Any]:
         "version": view.version,
         "state": view.state,
         "round": view.round,
+        "replaces": view.replaces,
+        "replaced_by": view.replaced_by,
+        "parent_job_id": view.parent_job_id,
+        "deadline": view.deadline,
         "attempts": view.attempts,
         "max_attempts": view.max_attempts,
         "progress": view.progress,
@@ -142,7 +146,7 @@ class Jobs:
 
     def _taken(self, accepted: Accepted, state: str, extra: Mapping[str, str]) -> Response:
         where = links(self._deps.base_url, accepted.job_id)
-        body = {"job_id": str(accepted.job_id), "status": state, **where}
+        body = {"job_id": str(accepted.job_id), "status": state, **where, **({"taken_up": True} if accepted.taken_up else {})}
         sent = {"Location": where["status_url"], "Retry-After": str(_ASK_AGAIN_S.get(state, 1))}
         return answer(body, 202, {**sent, **self._replayed(accepted), **extra})
 
@@ -159,6 +163,8 @@ class Jobs:
             action = self._action(name)
             key = headers.idempotency_key(request)
             run = headers.caller_run(request)
+            priority = headers.priority(request)
+            run_at, deadline = headers.moment(request, "Deedbox-Run-At"), headers.moment(request, "Deedbox-Deadline")
             body, uploads, form_key = await self._input(request, action)
         except DeedboxError as error:
             if self._deps.refused is not None:
@@ -174,6 +180,9 @@ class Jobs:
             caller_run=run,
             trace=headers.traceparent(request),
             form_key=form_key,
+            priority=priority,
+            run_at=run_at,
+            deadline=deadline,
         )
 
     def _action(self, name: str) -> Action:

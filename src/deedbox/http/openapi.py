@@ -8,10 +8,11 @@ from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
+from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (DecisionBody, EffectBody, LoginBody, SwitchBody)
+_OURS = (AgainBody, DecisionBody, EffectBody, LoginBody, ReplacementBody, SwitchBody)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -50,6 +51,9 @@ def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schema
             _header("Prefer", "`wait=N` (at most 25) or `respond-async`."),
             _header("traceparent", "W3C Trace Context."),
             _header("Deedbox-Caller-Run", "The caller's own run id.", longest=200),
+            _header("Deedbox-Run-At", "RFC 3339: not before this moment."),
+            _header("Deedbox-Deadline", "RFC 3339: canceled where it has not ended by then."),
+            _header("Deedbox-Priority", "0, the most urgent, to 1000."),
         ],
         "requestBody": {"required": True, "content": _content(action, given, schemas)},
         "responses": {
@@ -90,6 +94,15 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/jobs/{job_id}": {"get": _read("show_job", "A job as it stands.", job, wait, schema=_ref("Job"))},
         "/api/jobs/{job_id}/events": {"get": _read("follow_job", "Events: SSE, or pages of JSON.", job, after, wait)},
         "/api/jobs/{job_id}/cancel": {"post": _change("cancel_job", "Cancel a job.", job, schema=None)},
+        "/api/jobs/{job_id}/retry": {
+            "post": _change("take_up_job", "A new round of a parked job.", job, schema=ours["AgainBody"])
+        },
+        "/api/jobs/{job_id}/close": {
+            "post": _change("close_job", "End a parked job as failed.", job, schema=ours["AgainBody"])
+        },
+        "/api/jobs/{job_id}/replacement": {
+            "post": _change("replace_job", "A correction of an ended job.", job, schema=ours["ReplacementBody"])
+        },
         "/api/documents/{document_id}": {"get": _read("read_document", "A stored upload.", _id("document_id"))},
         "/api/approvals": {"get": _read("list_approvals", "What waits for a person.")},
         "/api/approvals/{approval_id}": {"get": _read("show_approval", "One approval with its digest.", approval)},

@@ -33,6 +33,8 @@ class DecisionBody(StrictBody):
     decision: Literal["approve", "reject"]
     digest: str = Field(pattern="^[0-9a-f]{64}$")
     reason: str | None = Field(default=None, max_length=_LONGEST_REASON)
+    repeat: list[str] = Field(default_factory=list[str], max_length=100)
+    """Slots that the replaced job has done, or may have done, and that are to be done again."""
 
 
 class SwitchBody(StrictBody):
@@ -103,7 +105,9 @@ class Operators:
         if principal.kind != "person":
             raise DeedboxError("person_required", "Only a person decides; a service's key never does.")
         body = await read_model(request, DecisionBody, self._deps.limits.json_bytes)
-        done = await self._deps.approvals.decide(principal, approval_id, body.digest, body.decision, body.reason, _DOOR)
+        done = await self._deps.approvals.decide(
+            principal, approval_id, body.digest, body.decision, body.reason, _DOOR, body.repeat
+        )
         return answer(plain(done))
 
     async def switch(self, _request: Request, principal: Principal) -> Response:

@@ -13,13 +13,15 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
-from deedbox.extend.action import Action
+from deedbox.extend.action import MOST_PRIORITY, Action
 from deedbox.intake.documents import input_problems
 from deedbox.intake.keys import choose_key
+from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import key_hash, payload_hash, sha256
 from deedbox.model.identity import Principal
 from deedbox.store import accept as store
+from deedbox.store import rounds
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
@@ -29,6 +31,7 @@ from deedbox.store.transaction import autocommit, transaction
 
 IMPATIENT_MS = 200
 _DERIVED_EXPIRY_S = 400 * 86400.0
+_EXPLICIT = ("header", "field", "key_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,16 @@ class Request:
     trace: str | None = None
     form_key: str | None = None
     """The key from a form's own field, where the action's input has none of that name."""
+    priority: int | None = None
+    """0 to 1000, the lowest first; the action's own where none is given."""
+    run_at: str | None = None
+    """RFC 3339: not before this moment."""
+    deadline: str | None = None
+    """RFC 3339: canceled where it has not ended by then."""
+    replaces: UUID | None = None
+    """The job that this one corrects."""
+    parent: UUID | None = None
+    """The job whose effect submits this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,8 @@ class Accepted:
     job_id: UUID
     state: str
     replayed: bool
+    taken_up: bool = False
+    """The delivery of its key has begun a new round of a parked job."""
 
 
 class Intake:
@@ -139,6 +154,12 @@ class Intake:
             lane_id=lane_id,
             event_id=event_id,
             attempts=action.retry.attempts,
+            priority=_priority(request.priority, action),
+            run_at=request.run_at,
+            deadline=request.deadline,
+            deadline_s=action.deadline_s,
+            replaces=request.replaces,
+            parent_job_id=request.parent,
             caller_run=request.caller_run,
             trace=request.trace,
             expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
@@ -244,7 +265,10 @@ class Intake:
             if bound.job_id == job.job_id:
                 # The commit whose answer was lost had stored it.
                 return Accepted(job.job_id, bound.state or "queued", replayed=False)
-            return await self._replay(job, bound, principal)
+            answer = await self._replay(job, bound, principal)
+            if bound.state == "failed_retryable" and job.key_source in _EXPLICIT:
+                return await self._take_up(job, answer)
+            return answer
         raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
 
     async def _replay(self, job: store.NewJob, bound: store.Bound, principal: Principal) -> Accepted:
@@ -269,6 +293,24 @@ class Intake:
         )
         await self._replays.put(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
+
+    async def _take_up(self, job: store.NewJob, answer: Accepted) -> Accepted:
+        """The caller still wants what has used up its attempts: a new round, where it is time and has not been often enough."""
+        action = self._actions[job.action]
+        wait_s = max(rounds.SHORTEST_WAIT_S, seconds(action.retry.cap, name="cap"))
+        async with autocommit(self._pool) as connection:
+            begun = await rounds.take_up(
+                connection,
+                answer.job_id,
+                event_id=self._ids.new(),
+                attempts=action.retry.attempts,
+                by="redelivery",
+                redelivery_wait_s=wait_s,
+            )
+        if begun is None:
+            return answer
+        self._teller.soon(jobs=[answer.job_id], queue=True)
+        return Accepted(answer.job_id, "queued", replayed=True, taken_up=True)
 
     async def _bound(self, jobs: Sequence[store.NewJob]) -> list[store.Bound | None]:
         async with autocommit(self._pool) as connection:
@@ -326,3 +368,12 @@ class Intake:
                 await store.journal_calls(connection, [call])
         except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
+
+
+def _priority(asked: int | None, action: Action) -> int:
+    if asked is None:
+        return action.priority
+    if not 0 <= asked <= MOST_PRIORITY:
+        problem = Problem("/priority", "range", f"is from 0, the most urgent, to {MOST_PRIORITY}")
+        raise DeedboxError("invalid_parameter", "The priority is out of range.", problems=(problem,))
+    return asked

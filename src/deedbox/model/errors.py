@@ -32,6 +32,7 @@ CODES: dict[str, Code] = {
     "illegal_move": Code(409, False, "The thing is in a state that does not allow this."),
     "already_decided": Code(409, False, "The approval has been decided."),
     "approval_changed": Code(409, False, "The approval is not the one that was shown."),
+    "repeat_unconfirmed": Code(409, False, "An effect would be done a second time, and nobody has confirmed that."),
     "approval_expired": Code(409, False, "The approval's time is over."),
     "lease_lost": Code(409, False, "The lease belongs to someone else now."),
     "pruned": Code(410, False, "The job of this key has been removed after its retention."),

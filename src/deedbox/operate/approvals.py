@@ -2,9 +2,15 @@
 
 import json
 import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
+from pydantic import BaseModel
+
+from deedbox.extend.action import Action
+from deedbox.extend.connector import Connector
 from deedbox.gate.decide import decide
 from deedbox.model.fingerprint import sha256
 from deedbox.model.identity import Principal
@@ -15,12 +21,13 @@ from deedbox.operate.cards import (
     Decision,
     DecisionResult,
     EffectView,
-    Row,
+    RepeatView,
     SourceLink,
     Validation,
     VoteLine,
 )
-from deedbox.store import cards, decision
+from deedbox.operate.rows import rows_of
+from deedbox.store import cards, decision, rounds
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
@@ -32,10 +39,24 @@ MOST_LINES = 200
 class Approvals:
     """The approvals of one installation, as a principal may see and decide them."""
 
-    def __init__(self, pool: Pool, ids: IdSource, *, public_url: str) -> None:
-        """Links are made from `public_url`, never from a request's Host."""
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        *,
+        public_url: str,
+        connectors: Mapping[str, Connector] | None = None,
+        actions: Mapping[str, Action] | None = None,
+    ) -> None:
+        """Links are made from `public_url`, never from a request's Host.
+
+        The models of `connectors` and `actions` say in which order payloads and drafts are read; what comes from one that is
+        not there is shown in the order it is stored.
+        """
         self._pool = pool
         self._ids = ids
+        self._payloads = {name: connector.payload_model for name, connector in (connectors or {}).items()}
+        self._drafts = {name: action.output_model for name, action in (actions or {}).items()}
         self._public_url = public_url.rstrip("/")
 
     async def card(self, tenant: str, approval_id: UUID, principal: Principal) -> ApprovalCard | None:
@@ -44,10 +65,20 @@ class Approvals:
             row = await cards.card(connection, tenant, approval_id)
             if row is None or not _may_see(principal, row[22]):
                 return None
-            effects = await cards.effects(connection, row[1], row[20], row[21]) if row[20] else []
+            found = await cards.effects(connection, row[1], row[20], row[21]) if row[20] else []
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
-        return _card(row, effects, votes, documents, principal)
+            again = await rounds.repeats(connection, approval_id)
+        effects = tuple(_effect(effect, self._payloads.get(effect[0])) for effect in found)
+        sentences = tuple(effect[3] for effect in found) or ("Nothing is sent: the action abstained.",)
+        draft = rows_of(row[18], self._drafts.get(row[2])) if row[18] is not None else ()
+        return replace(
+            _card(row, len(effects), votes, documents, principal),
+            sentences=sentences,
+            effects=effects,
+            draft=draft,
+            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id) for item in again),
+        )
 
     async def inbox(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
         """The pending approvals this principal may see, the nearest deadline first."""
@@ -73,9 +104,16 @@ class Approvals:
         ]
 
     async def decide(
-        self, principal: Principal, approval_id: UUID, digest_hex: str, decision: Decision, reason: str | None, how: str
+        self,
+        principal: Principal,
+        approval_id: UUID,
+        digest_hex: str,
+        decision: Decision,
+        reason: str | None,
+        how: str,
+        repeat: Sequence[str] = (),
     ) -> DecisionResult:
-        """Decide exactly what `digest_hex` names; see deedbox.gate.decide."""
+        """Decide exactly what `digest_hex` names; `repeat` are slots to be done a second time. See deedbox.gate.decide."""
         done = await decide(
             self._pool,
             self._ids,
@@ -85,6 +123,7 @@ class Approvals:
             choice=decision,
             reason=reason,
             how=how,
+            repeat=repeat,
         )
         return DecisionResult(done.state, done.by, done.at, done.message)
 
@@ -117,18 +156,23 @@ def _why_not(principal: Principal, audience: tuple[str, ...], subject: UUID, sta
     return None
 
 
+def _effect(effect: tuple[Any, ...], model: type[BaseModel] | None) -> EffectView:
+    return EffectView(effect[0], effect[1], effect[2], rows_of(json.loads(bytes(effect[4]))["payload"], model))
+
+
 def _card(
     row: tuple[Any, ...],
-    effects: list[tuple[Any, ...]],
+    effects: int,
     votes: list[tuple[Any, ...]],
     documents: list[tuple[UUID, str]],
     principal: Principal,
 ) -> ApprovalCard:
+    """The card without what leaves and the draft."""
     facts = cast("dict[str, Any]", row[19] or {})
     audience = tuple(row[12])
     why_not = _why_not(principal, audience, row[22], row[4], lapsed=row[23])
     abstained = facts.get("abstained")
-    many = "all of it is sent" if len(effects) != 1 else "it is sent"
+    many = "all of it is sent" if effects != 1 else "it is sent"
     return ApprovalCard(
         approval_id=row[0],
         job_id=row[1],
@@ -136,10 +180,8 @@ def _card(
         version=row[3],
         state=cast("ApprovalState", row[4]),
         digest_hex=bytes(row[5]).hex(),
-        sentences=tuple(effect[3] for effect in effects) or ("Nothing is sent: the action abstained.",),
-        effects=tuple(
-            EffectView(effect[0], effect[1], effect[2], _rows(json.loads(bytes(effect[4]))["payload"])) for effect in effects
-        ),
+        sentences=(),
+        effects=(),
         key=row[6] if row[7] == "header" else None,
         asked_by=row[8] or "someone who is gone",
         why_asked=f"The action abstained: {abstained}"
@@ -155,7 +197,6 @@ def _card(
         may_decide=why_not is None,
         why_not=why_not,
         source_links=tuple(SourceLink(name, f"/documents/{document_id}") for document_id, name in documents),
-        draft=_rows(row[18]) if row[18] is not None else (),
         validation=_validation(facts),
         model=_model(facts),
         votes=tuple(VoteLine(vote[0], cast("Decision", vote[1]), vote[2]) for vote in votes),
@@ -164,23 +205,6 @@ def _card(
         reason=row[16],
         superseded_by=row[17],
     )
-
-
-def _rows(value: Any, label: str = "") -> tuple[Row, ...]:
-    """Every value in the order it stands, one labelled row each."""
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return tuple(row for name, item in items for row in _rows(item, f"{label}.{name}" if label else name))
-    if isinstance(value, list):
-        parts = cast("list[Any]", value)
-        if all(not isinstance(part, (dict, list)) for part in parts):
-            return (Row(label, ", ".join(_text(part) for part in parts)),) if parts else ()
-        return tuple(row for number, part in enumerate(parts, 1) for row in _rows(part, f"{label} {number}"))
-    return () if value is None else (Row(label, _text(value)),)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _validation(facts: dict[str, Any]) -> Validation:

@@ -4,6 +4,7 @@ Every door shows the same card. Times are aware datetimes in the zone they are t
 and made by code, never by a model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -23,10 +24,11 @@ RUNNING_AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One labelled value, shown as it is."""
+    """One labelled value, shown as it is; where it is `empty`, the value is our word for null or for nothing, not a text."""
 
     label: str
     value: str
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class EffectView:
-    """One effect with its exact final content and every recipient."""
+    """One effect with its exact final content and every recipient, its fields in the order of the connector's model."""
 
     connector: str
     target: str
@@ -75,6 +77,15 @@ class VoteLine:
     name: str
     decision: Decision
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatView:
+    """An effect that the replaced job has done, or may have done, under this slot."""
+
+    slot: str
+    state: str
+    effect_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,7 @@ class ApprovalCard:
     decided_at: datetime | None = None
     reason: str | None = None
     superseded_by: UUID | None = None
+    repeats: tuple[RepeatView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +179,19 @@ class Decide(Protocol):
     """Decides one approval, in one transaction, for every door."""
 
     async def __call__(
-        self, principal: Principal, approval_id: UUID, digest_hex: str, decision: Decision, reason: str | None, how: str
+        self,
+        principal: Principal,
+        approval_id: UUID,
+        digest_hex: str,
+        decision: Decision,
+        reason: str | None,
+        how: str,
+        repeat: Sequence[str] = (),
     ) -> DecisionResult:
-        """Decide exactly what `digest_hex` names.
+        """Decide exactly what `digest_hex` names; `repeat` are the slots that are to be done a second time.
 
-        Raises DeedboxError with the code approval_changed, already_decided, approval_expired, permission_denied or not_found.
+        Raises DeedboxError with the code approval_changed, already_decided, approval_expired, permission_denied,
+        repeat_unconfirmed or not_found.
         """
         ...
 

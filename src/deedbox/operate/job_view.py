@@ -93,6 +93,10 @@ class JobView:
     approvals: tuple[ApprovalSummary, ...]
     effects: tuple[EffectSummary, ...]
     documents: tuple[DocumentLink, ...]
+    replaces: UUID | None
+    replaced_by: tuple[UUID, ...]
+    parent_job_id: UUID | None
+    deadline: datetime | None
 
     @property
     def is_over(self) -> bool:
@@ -176,6 +180,10 @@ def job_view(row: JobRow) -> JobView:
         approvals=tuple(_approval(item) for item in row.approvals),
         effects=tuple(_effect(item) for item in row.effects),
         documents=tuple(_document(item) for item in row.documents),
+        replaces=row.replaces,
+        replaced_by=tuple(row.replaced_by),
+        parent_job_id=row.parent_job_id,
+        deadline=row.deadline,
     )
 
 

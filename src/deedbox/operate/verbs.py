@@ -9,10 +9,10 @@ from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
 from deedbox.extend.connector import Connector
+from deedbox.gate.cancel import cancel_locked
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import EFFECT
-from deedbox.operate.cancel import cancel_locked
 from deedbox.operate.evidence import checked_evidence, checked_reason
 from deedbox.store import audit, ledger, outbox, switch
 from deedbox.store.ids import IdSource

@@ -9,7 +9,7 @@ from deedbox.store.loader import statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
 from deedbox.store.rows import rows
 
-_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline_s", "expires_s")
+_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline", "deadline_s", "replaces", "parent_job_id", "expires_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,10 @@ class NewJob:
     trace: str | None = None
     callback: str | None = None
     run_at: str | None = None
+    deadline: str | None = None
     deadline_s: float | None = None
+    replaces: UUID | None = None
+    parent_job_id: UUID | None = None
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
 

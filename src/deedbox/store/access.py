@@ -1,7 +1,7 @@
 """People, services, their keys and sessions: one function per statement of access.sql."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -27,6 +27,24 @@ class Holder:
     tenant: str
     name: str
     roles: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A principal whose account was changed: the roles given or taken, or how many sessions ended."""
+
+    principal_id: UUID
+    kind: str
+    roles: list[str] = field(default_factory=list[str])
+    sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedKey:
+    """A key that was ended: the service's name and the key's label."""
+
+    name: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,36 @@ async def add_service(connection: Connection, *, principal_id: UUID, tenant: str
         {"principal_id": principal_id, "tenant": tenant, "name": name, "roles": list(roles)},
     )
     return await cursor.fetchone() is not None
+
+
+async def disable(connection: Connection, tenant: str, name: str) -> Changed | None:
+    """Disable the active principal of that name and end its sessions; None when there is none."""
+    cursor = await connection.execute(statement("access", "disable"), {"tenant": tenant, "name": name})
+    row = await cursor.fetchone()
+    return None if row is None else Changed(row[0], row[1], sessions=row[2])
+
+
+async def enable(connection: Connection, tenant: str, name: str) -> Changed | None:
+    """Enable the disabled principal of that name; None when there is none."""
+    cursor = await connection.execute(statement("access", "enable"), {"tenant": tenant, "name": name})
+    row = await cursor.fetchone()
+    return None if row is None else Changed(row[0], row[1])
+
+
+async def grant_roles(connection: Connection, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:
+    """Give roles; those it had already are not in the answer. None when nobody has that name."""
+    return await _change_roles(connection, "grant_roles", tenant, name, roles)
+
+
+async def withdraw_roles(connection: Connection, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:
+    """Take roles; those it did not have are not in the answer. None when nobody has that name."""
+    return await _change_roles(connection, "withdraw_roles", tenant, name, roles)
+
+
+async def _change_roles(connection: Connection, how: str, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:
+    cursor = await connection.execute(statement("access", how), {"tenant": tenant, "name": name, "roles": list(roles)})
+    row = await cursor.fetchone()
+    return None if row is None else Changed(row[0], row[1], list(row[2]))
 
 
 async def named(connection: Connection, tenant: str, name: str) -> Named | None:
@@ -116,10 +164,11 @@ async def keys(connection: Connection, tenant: str) -> list[KeyLine]:
     return [KeyLine(*row) for row in await cursor.fetchall()]
 
 
-async def revoke_key(connection: Connection, tenant: str, key_id: UUID) -> bool:
-    """End a key; false when it was not alive or not of this tenant."""
+async def revoke_key(connection: Connection, tenant: str, key_id: UUID) -> RevokedKey | None:
+    """End a key; None when it was not alive or not of this tenant."""
     cursor = await connection.execute(statement("access", "revoke_key"), {"tenant": tenant, "key_id": key_id})
-    return await cursor.fetchone() is not None
+    row = await cursor.fetchone()
+    return None if row is None else RevokedKey(*row)
 
 
 async def resolve_key(connection: Connection, key_sha256: bytes) -> Holder | None:
@@ -138,9 +187,9 @@ async def open_session(
     csrf_sha256: bytes,
     absolute_s: float,
     replaces: bytes | None,
-) -> None:
-    """Open a session for `absolute_s` seconds at most and end the one whose hash is `replaces`."""
-    await connection.execute(
+) -> bool:
+    """Open a session for `absolute_s` seconds at most and end the one whose hash is `replaces`; true where that was open."""
+    cursor = await connection.execute(
         statement("access", "open_session"),
         {
             "session_sha256": session_sha256,
@@ -151,6 +200,8 @@ async def open_session(
             "replaces": replaces,
         },
     )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 async def session(connection: Connection, session_sha256: bytes, idle_s: float) -> tuple[Holder, bytes] | None:
@@ -160,16 +211,17 @@ async def session(connection: Connection, session_sha256: bytes, idle_s: float) 
     return None if row is None else (Holder(row[0], row[1], row[2], frozenset(row[3])), bytes(row[4]))
 
 
-async def close_session(connection: Connection, session_sha256: bytes) -> bool:
-    """End a session; false when it was not open."""
+async def close_session(connection: Connection, session_sha256: bytes) -> Holder | None:
+    """End a session and say whose it was; None when it was not open. Roles are not read."""
     cursor = await connection.execute(statement("access", "close_session"), {"session_sha256": session_sha256})
-    return await cursor.fetchone() is not None
+    row = await cursor.fetchone()
+    return None if row is None else Holder(row[0], row[1], row[2], frozenset())
 
 
-async def close_sessions(connection: Connection, tenant: str, name: str) -> int:
-    """End all sessions of a person and say how many were open."""
+async def close_sessions(connection: Connection, tenant: str, name: str) -> list[UUID]:
+    """End all sessions of a person; one entry, the person's id, for each that was open."""
     cursor = await connection.execute(statement("access", "close_sessions"), {"tenant": tenant, "name": name})
-    return len(await cursor.fetchall())
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def link(connection: Connection, tenant: str, approval_id: UUID, token_sha256: bytes) -> LinkPreview | None:

@@ -10,12 +10,16 @@ from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 from deedbox.store.rows import rows
 
+FIRST = UUID(int=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A leased attempt and what it needs to run."""
 
     job_id: UUID
+    lane_id: int
+    priority: int
     attempt: int
     attempts_allowed: int
     round: int
@@ -32,12 +36,18 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
-    """A lane a worker serves, the action version it can run there, and the cap on a lease's life in seconds."""
+class Share:
+    """What one claim may take of a lane: `room` jobs of an action version from a place in the lane's order.
+
+    `cap_s` is the cap on a lease's life in seconds.
+    """
 
     lane_id: int
     version: int
     cap_s: float
+    room: int
+    from_priority: int = 0
+    from_job_id: UUID = FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,36 +120,34 @@ class AttemptRow:
     """`model`, `validation`, `usage` and `repairs`, as far as there were any."""
 
 
-async def lanes(connection: Connection, queues: Sequence[str], actions: Sequence[str]) -> list[tuple[int, str]]:
-    """Lane ids with their action, for the actions a worker can run."""
-    cursor = await connection.execute(statement("queue", "lanes"), {"queues": list(queues), "actions": list(actions)})
-    return [(int(row[0]), str(row[1])) for row in await cursor.fetchall()]
-
-
 async def claim(
     connection: Connection,
-    serve: Sequence[Serve],
+    shares: Sequence[Share],
     *,
     worker: str,
     lease_s: float,
     attempt_ids: Sequence[UUID],
     event_ids: Sequence[UUID],
 ) -> list[Claimed]:
-    """Lease at most as many due jobs as there are `attempt_ids`."""
+    """Lease at most as many due jobs as there are ids: of each lane no more than its share, in the order of the shares."""
+    serve = [
+        {
+            "lane_id": item.lane_id,
+            "version": item.version,
+            "cap": item.cap_s,
+            "room": item.room,
+            "from_priority": item.from_priority,
+            "from_job_id": item.from_job_id,
+        }
+        for item in shares
+    ]
+    ids = [
+        {"n": n, "attempt_id": attempt_id, "event_id": event_id}
+        for n, (attempt_id, event_id) in enumerate(zip(attempt_ids, event_ids, strict=True), 1)
+    ]
     cursor = await connection.execute(
         statement("queue", "claim"),
-        {
-            "serve": rows([{"lane_id": item.lane_id, "version": item.version, "cap": item.cap_s} for item in serve]),
-            "limit": len(attempt_ids),
-            "worker": worker,
-            "lease": lease_s,
-            "ids": rows(
-                [
-                    {"n": n, "attempt_id": attempt_id, "event_id": event_id}
-                    for n, (attempt_id, event_id) in enumerate(zip(attempt_ids, event_ids, strict=True), 1)
-                ]
-            ),
-        },
+        {"serve": rows(serve), "limit": len(ids), "worker": worker, "lease": lease_s, "ids": rows(ids)},
     )
     return [Claimed(*row) for row in await cursor.fetchall()]
 

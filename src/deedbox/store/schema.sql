@@ -539,6 +539,7 @@ CREATE TABLE deedbox.queue (
     cancel_requested boolean DEFAULT false NOT NULL,
     last_seq bigint DEFAULT 0 NOT NULL,
     updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    redeliveries smallint DEFAULT 0 NOT NULL,
     CONSTRAINT queue_attempt_check CHECK ((attempt >= 0)),
     CONSTRAINT queue_attempts_allowed_check CHECK (((attempts_allowed >= 1) AND (attempts_allowed <= 100000))),
     CONSTRAINT queue_lease CHECK ((((state = 'running'::text) = (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 6)) AND ((state = 'running'::text) OR (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 0)))),
@@ -823,6 +824,10 @@ CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) 
 
 CREATE INDEX job_document_job ON deedbox.job_document USING btree (job_id);
 
+CREATE INDEX job_parent ON ONLY deedbox.job USING btree (parent_job_id) WHERE (parent_job_id IS NOT NULL);
+
+CREATE INDEX job_replaces ON ONLY deedbox.job USING btree (replaces) WHERE (replaces IS NOT NULL);
+
 CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, created_at);
 
 CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
@@ -833,7 +838,11 @@ CREATE INDEX queue_deadline ON deedbox.queue USING btree (deadline) WHERE (deadl
 
 CREATE INDEX queue_not_yet ON deedbox.queue USING btree (run_at) WHERE ((state = 'queued'::text) AND (NOT due));
 
+CREATE INDEX queue_parked ON deedbox.queue USING btree (state, job_id) WHERE (state = ANY (ARRAY['awaiting_human'::text, 'dispatching'::text, 'failed_retryable'::text]));
+
 CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id) WHERE ((state = 'queued'::text) AND due);
+
+CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
 CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
 

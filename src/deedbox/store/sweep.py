@@ -30,3 +30,9 @@ async def dispatching_done(connection: Connection, limit: int) -> list[UUID]:
     """Jobs whose effects have all ended but which have not."""
     cursor = await connection.execute(statement("sweep", "dispatching_done"), {"limit": limit})
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def overdue(connection: Connection, limit: int) -> list[UUID]:
+    """Jobs whose deadline has passed and which can still be stopped."""
+    cursor = await connection.execute(statement("sweep", "overdue"), {"limit": limit})
+    return [row[0] for row in await cursor.fetchall()]

@@ -60,6 +60,10 @@ class JobRow:
     approvals: list[dict[str, Any]]
     effects: list[dict[str, Any]]
     documents: list[dict[str, Any]]
+    replaces: UUID | None
+    replaced_by: list[UUID]
+    parent_job_id: UUID | None
+    deadline: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

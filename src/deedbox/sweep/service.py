@@ -4,7 +4,9 @@ import asyncio
 import random
 
 from deedbox import telemetry
+from deedbox.gate.cancel import cancel_locked
 from deedbox.gate.decide import expire_lapsed
+from deedbox.model.errors import DeedboxError
 from deedbox.model.lease import Lease
 from deedbox.store import outbox, sweep
 from deedbox.store.ending import finish_job
@@ -45,6 +47,7 @@ class Sweep:
         await self.rescue()
         await self._promote()
         await expire_lapsed(self._pool, self._ids)
+        await self._deadlines()
         await self._effects()
         async with autocommit(self._pool) as connection:
             until = await sweep.next_due(connection)
@@ -71,6 +74,19 @@ class Sweep:
             await tell(self._pool, queue=bool(count))
             if count < PAGE:
                 return
+
+    async def _deadlines(self) -> None:
+        """Cancel what its deadline has overtaken; a job whose effects have left goes on."""
+        async with autocommit(self._pool) as connection:
+            late = await sweep.overdue(connection, PAGE)
+        for job_id in late:
+            try:
+                async with transaction(self._pool) as connection:
+                    await cancel_locked(connection, self._ids, job_id, "Its deadline has passed.")
+            except DeedboxError as refused:
+                # It ended, or its effects left, since it was listed.
+                telemetry.log("sweep").info("deadline_came_late", job_id=str(job_id), code=refused.code)
+        await tell(self._pool, jobs=late)
 
     async def _effects(self) -> None:
         async with transaction(self._pool) as connection:

@@ -30,6 +30,7 @@ _HEADINGS = {
     "approval_changed": "This changed after you opened it",
     "already_decided": "This has been decided already",
     "approval_expired": "The time to decide is over",
+    "repeat_unconfirmed": "This would be done a second time",
     "permission_denied": "You may not decide this",
     "invalid_input": "Nothing was decided",
     "csrf_failed": "Nothing was done",
@@ -143,6 +144,7 @@ class _Console:
                 guard=self._deps.guard,
                 peer=peer,
                 replaces=self._site.session_of(request) or None,
+                door="page",
             )
         except DeedboxError as error:
             if error.code != "too_many_logins":
@@ -215,7 +217,8 @@ class _Console:
             raise _not_found()
         try:
             decision, digest, reason = _decision_of(form)
-            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page")
+            repeat = [slot for name, slot in form.items() if name.startswith("repeat-")]
+            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page", repeat)
         except DeedboxError as error:
             if error.code == "not_found":
                 raise

@@ -13,15 +13,16 @@ from deedbox import telemetry
 from deedbox.extend.registry import App
 from deedbox.model.failure import Failure
 from deedbox.model.lease import Lease
-from deedbox.store import queue
+from deedbox.store import lanes, queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
-from deedbox.store.pool import Pool
+from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import Teller
-from deedbox.store.transaction import autocommit
+from deedbox.store.transaction import autocommit, transaction
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
+from deedbox.worker.rota import MOST_LANES, Rota
 from deedbox.worker.settle import LOST, Settler
 
 MOST_PER_CLAIM = 200
@@ -46,6 +47,8 @@ class WorkerSettings:
     drain_s: float = 20.0
     poll_s: float = 1.0
     prepare: bool = True
+    queues: tuple[str, ...] = ()
+    """The queues it serves; none named: those of its actions."""
 
 
 class Worker:
@@ -78,7 +81,7 @@ class Worker:
         self._settler = Settler(pool, ids, self._teller, worker=settings.name, build=settings.build)
         self._tasks: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
-        self._serve: list[queue.Serve] = []
+        self._rota = Rota()
         self._served_at = -1e9
         self._wants_room = False
         self._likely = LEAST_PER_CLAIM
@@ -112,20 +115,7 @@ class Worker:
         # Each row asked for costs two ids: ask for what the last claim makes likely.
         room = min(room, self._likely)
         sent = time.monotonic()
-        async with autocommit(self._pool) as connection:
-            if sent - self._served_at > self._settings.poll_s or not self._serve:
-                await self._look_for_lanes(connection)
-                self._served_at = sent
-            if not self._serve:
-                return False
-            claimed = await queue.claim(
-                connection,
-                self._serve,
-                worker=self._settings.name,
-                lease_s=self._lease.length,
-                attempt_ids=self._ids.many(room),
-                event_ids=self._ids.many(room),
-            )
+        shares, claimed = await self._take(room, sent)
         for item in claimed:
             one = Held(item, sent + self._lease.trust)
             one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
@@ -136,20 +126,49 @@ class Worker:
         # Once they run, not before: what is claimed and not started would wait for its lease to run out.
         self._teller.soon(jobs=[item.job_id for item in claimed])
         self._likely = 2 * len(claimed) + LEAST_PER_CLAIM
-        return len(claimed) == room
+        return self._rota.learn(shares, claimed, room)
 
-    async def _look_for_lanes(self, connection: queue.Connection) -> None:
+    async def _take(self, room: int, now: float) -> tuple[list[queue.Share], list[queue.Claimed]]:
+        """Divide `room` among the lanes and claim; lanes with a limit are locked while their leases are counted."""
+        async with autocommit(self._pool) as connection:
+            if now - self._served_at > self._settings.poll_s or not self._rota.lane_ids:
+                await self._look_for_lanes(connection)
+                self._served_at = now
+            lane_ids = self._rota.lane_ids
+            ready = await lanes.ready(connection, lane_ids) if len(lane_ids) > MOST_LANES else None
+            if not self._rota.limited:
+                shares = self._rota.plan(room, ready=ready)
+                return shares, await self._lease_shares(connection, shares, room)
+        async with transaction(self._pool) as connection:
+            limits = await lanes.room(connection, self._rota.limited)
+            # A lane at its limit has room again when an attempt ends.
+            self._wants_room = min(limits.values(), default=0) <= 0
+            shares = self._rota.plan(room, ready=ready, limits=limits)
+            return shares, await self._lease_shares(connection, shares, room)
+
+    async def _lease_shares(self, connection: Connection, shares: list[queue.Share], room: int) -> list[queue.Claimed]:
+        if not shares:
+            return []
+        ids = self._ids.many(2 * room)
+        return await queue.claim(
+            connection,
+            shares,
+            worker=self._settings.name,
+            lease_s=self._lease.length,
+            attempt_ids=ids[:room],
+            event_ids=ids[room:],
+        )
+
+    async def _look_for_lanes(self, connection: Connection) -> None:
         actions = self._app.actions
-        queues = sorted({action.queue for action in actions.values()})
-        found = await queue.lanes(connection, queues, sorted(actions))
-        serve = [
-            queue.Serve(lane_id, version, actions[name].max_runtime_s)
-            for lane_id, name in found
-            for version in sorted(actions[name].versions)
-        ]
-        # Another order each time, so that no lane is always served first.
-        random.shuffle(serve)
-        self._serve = serve
+        queues = self._settings.queues or sorted({action.queue for action in actions.values()})
+        found = await lanes.served(connection, queues, sorted(actions))
+        self._rota.refresh(
+            [
+                (lane_id, sorted(actions[name].versions), actions[name].max_runtime_s, limit is not None)
+                for lane_id, name, limit in found
+            ]
+        )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -8,8 +8,8 @@ WITH input AS (
          json_to_recordset(%(jobs)s::json) AS i (
              tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
              key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
-             lane_id bigint, priority smallint, run_at timestamptz, deadline_s float8, attempts integer, event_id uuid,
-             expires_s float8
+             lane_id bigint, priority smallint, run_at timestamptz, deadline timestamptz, deadline_s float8, attempts integer,
+             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid
          )
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
@@ -21,16 +21,17 @@ WITH input AS (
     SELECT input.* FROM input JOIN new USING (job_id)
 ), j AS (
     INSERT INTO deedbox.job (job_id, tenant, action, action_version, idempotency_key, key_sha256, key_source, subject, role,
-                             source, caller_run, trace, callback, created_at)
+                             source, caller_run, trace, callback, replaces, parent_job_id, created_at)
     SELECT job_id, tenant, action, version, key, key_sha256, key_source, subject, role, source, caller_run, trace, callback,
-           deedbox.clock()
+           replaces, parent_job_id, deedbox.clock()
     FROM fresh
 ), p AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
     SELECT job_id, lane_id, 'queued', coalesce(run_at <= deedbox.clock(), true), priority, version,
-           coalesce(run_at, deedbox.clock()), deedbox.clock() + make_interval(secs => deadline_s), attempts, 1
+           coalesce(run_at, deedbox.clock()), least(deadline, deedbox.clock() + make_interval(secs => deadline_s)),
+           attempts, 1
     FROM fresh
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)

@@ -24,6 +24,54 @@ WITH made AS (
 )
 SELECT principal_id FROM made
 
+-- name: disable
+-- Disable the active principal of that name and end its sessions, so that none of them lives again once it is enabled.
+WITH gone AS (
+    UPDATE deedbox.principal SET disabled_at = deedbox.clock()
+    WHERE tenant = %(tenant)s AND name = %(name)s AND disabled_at IS NULL
+    RETURNING principal_id, kind
+), ended AS (
+    UPDATE deedbox.session s SET revoked_at = deedbox.clock()
+    FROM gone WHERE s.principal_id = gone.principal_id AND s.revoked_at IS NULL
+    RETURNING true
+)
+SELECT principal_id, kind, (SELECT count(*) FROM ended) FROM gone
+
+-- name: enable
+-- Enable the disabled principal of that name. A session that a login opened while it was being disabled ends with it.
+WITH back AS (
+    UPDATE deedbox.principal SET disabled_at = NULL
+    WHERE tenant = %(tenant)s AND name = %(name)s AND disabled_at IS NOT NULL
+    RETURNING principal_id, kind
+), ended AS (
+    UPDATE deedbox.session s SET revoked_at = deedbox.clock()
+    FROM back WHERE s.principal_id = back.principal_id AND s.revoked_at IS NULL
+)
+SELECT principal_id, kind FROM back
+
+-- name: grant_roles
+-- Give roles to the principal of that name, disabled or not. Returns those it did not have.
+WITH whose AS (
+    SELECT principal_id, kind FROM deedbox.principal WHERE tenant = %(tenant)s AND name = %(name)s
+), given AS (
+    INSERT INTO deedbox."grant" (principal_id, role)
+    SELECT whose.principal_id, role FROM whose CROSS JOIN unnest(%(roles)s::text[]) AS r (role)
+    ON CONFLICT (principal_id, role) DO NOTHING
+    RETURNING role
+)
+SELECT principal_id, kind, (SELECT coalesce(array_agg(role ORDER BY role), '{}') FROM given) FROM whose
+
+-- name: withdraw_roles
+-- Take roles from the principal of that name, disabled or not. Returns those it had.
+WITH whose AS (
+    SELECT principal_id, kind FROM deedbox.principal WHERE tenant = %(tenant)s AND name = %(name)s
+), taken AS (
+    DELETE FROM deedbox."grant" g USING whose
+    WHERE g.principal_id = whose.principal_id AND g.role = ANY(%(roles)s::text[])
+    RETURNING g.role
+)
+SELECT principal_id, kind, (SELECT coalesce(array_agg(role ORDER BY role), '{}') FROM taken) FROM whose
+
 -- name: named
 -- The living principal of that name with its kind, its password hash (people only) and its roles.
 SELECT p.principal_id, p.kind, p.password_hash,
@@ -50,10 +98,11 @@ WHERE k.tenant = %(tenant)s
 ORDER BY k.created_at DESC, k.key_id DESC
 
 -- name: revoke_key
--- End a key of the tenant at once. Returns its id when it was alive.
-UPDATE deedbox.api_key SET revoked_at = deedbox.clock()
-WHERE tenant = %(tenant)s AND key_id = %(key_id)s AND revoked_at IS NULL
-RETURNING key_id
+-- End a key of the tenant at once. Returns its service's name and its label when it was alive.
+UPDATE deedbox.api_key k SET revoked_at = deedbox.clock()
+FROM deedbox.principal p
+WHERE p.principal_id = k.principal_id AND k.tenant = %(tenant)s AND k.key_id = %(key_id)s AND k.revoked_at IS NULL
+RETURNING p.name, k.label
 
 -- name: resolve_key
 -- Who holds this key: alive, not expired, of a service that is not disabled. The last use is noted at most once a minute.
@@ -75,14 +124,17 @@ SELECT principal_id, tenant, name,
 FROM found
 
 -- name: open_session
--- Open a session of a person and end the one it replaces, so that a session id never survives a login.
+-- Open a session of a person and end the one it replaces, so that a session id never survives a login. Returns whether that
+-- one was open.
 WITH ended AS (
     UPDATE deedbox.session SET revoked_at = deedbox.clock()
     WHERE session_sha256 = %(replaces)s::bytea AND revoked_at IS NULL
+    RETURNING true
 )
 INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, expires_at)
 VALUES (%(session_sha256)s, %(principal_id)s, %(method)s, %(csrf_sha256)s,
         deedbox.clock() + make_interval(secs => %(absolute_s)s::float8))
+RETURNING EXISTS (SELECT FROM ended)
 
 -- name: session
 -- Who this session belongs to: neither ended, idle nor too old, of a person of the tenant who is not disabled. Being seen is
@@ -104,17 +156,18 @@ SELECT principal_id, tenant, name,
 FROM found
 
 -- name: close_session
--- End a session at once. Returns a row when it was open.
-UPDATE deedbox.session SET revoked_at = deedbox.clock()
-WHERE session_sha256 = %(session_sha256)s AND revoked_at IS NULL
-RETURNING true
+-- End a session at once. Returns whose it was, when it was open.
+UPDATE deedbox.session s SET revoked_at = deedbox.clock()
+FROM deedbox.principal p
+WHERE p.principal_id = s.principal_id AND s.session_sha256 = %(session_sha256)s AND s.revoked_at IS NULL
+RETURNING p.principal_id, p.tenant, p.name
 
 -- name: close_sessions
 -- End every open session of a person. Returns one row per session that was open.
 UPDATE deedbox.session s SET revoked_at = deedbox.clock()
 FROM deedbox.principal p
 WHERE p.principal_id = s.principal_id AND p.tenant = %(tenant)s AND p.name = %(name)s AND s.revoked_at IS NULL
-RETURNING true
+RETURNING p.principal_id
 
 -- name: link
 -- What the holder of a link may know before login: the action, who asks, until when, and how it stands; never what it says or

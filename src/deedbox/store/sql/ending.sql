@@ -18,8 +18,9 @@ WHERE job_id = %(job_id)s AND purpose = 'effects' AND state IN ('rejected', 'exp
 -- the last event. No row: some other state was found.
 WITH gone AS (
     DELETE FROM deedbox.queue
-    WHERE job_id = %(job_id)s AND state IN ({{job.cancel}}, {{job.cancel_effects}})
-    RETURNING job_id, attempt, attempts_allowed, round, last_seq
+    WHERE job_id = %(job_id)s AND state IN ({{job.cancel}}, {{job.cancel_effects}}, {{job.close}})
+    -- The round of a parked job has had its last event; what ends it now is a round of its own.
+    RETURNING job_id, attempt, attempts_allowed, round + (state = 'failed_retryable')::integer AS round, last_seq
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, class, code, message, done, not_done, declined, attempt,
                                 attempts_allowed, round, last_seq, ended_at)

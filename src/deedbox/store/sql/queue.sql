@@ -1,21 +1,20 @@
--- name: lanes
--- The lanes of the actions a worker can run.
-SELECT lane_id, action FROM deedbox.lane WHERE queue = ANY (%(queues)s) AND action = ANY (%(actions)s)
-
 -- name: claim
--- Lease up to `limit` jobs that are due, the first by priority and age in each lane, skipping what others hold. Each gets a
--- new attempt, a fence that was never used before, and a lease from the database clock; its payload comes along.
+-- Lease at most `limit` jobs that are due, lanes in the order given: in each at most `room`, the first by priority and age from
+-- where the last claim ended, skipping what others hold. Each gets a new attempt, a fence that was never used before, and a lease
+-- from the database clock; its payload comes along. A lane that was paused meanwhile gives nothing.
 WITH serve AS (
-    SELECT * FROM json_to_recordset(%(serve)s::json) AS s (lane_id bigint, version integer, cap float8)
+    SELECT * FROM json_to_recordset(%(serve)s::json)
+        AS s (lane_id bigint, version integer, cap float8, room integer, from_priority smallint, from_job_id uuid)
 ), picked AS (
     SELECT q.job_id, serve.cap
     FROM serve
-    JOIN deedbox.lane l ON l.lane_id = serve.lane_id AND NOT l.paused
     CROSS JOIN LATERAL (
         SELECT job_id FROM deedbox.queue
-        WHERE lane_id = serve.lane_id AND state IN ({{job.claim}}) AND due AND action_version = serve.version
+        WHERE NOT (SELECT paused FROM deedbox.lane l WHERE l.lane_id = serve.lane_id)
+            AND lane_id = serve.lane_id AND state IN ({{job.claim}}) AND due AND action_version = serve.version
+            AND (priority, job_id) >= (serve.from_priority, serve.from_job_id)
         ORDER BY priority, job_id
-        LIMIT %(limit)s
+        LIMIT serve.room
         FOR UPDATE SKIP LOCKED
     ) AS q
     LIMIT %(limit)s
@@ -30,19 +29,22 @@ WITH serve AS (
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
     FROM numbered
     JOIN json_to_recordset(%(ids)s::json) AS ids (n bigint, attempt_id uuid, event_id uuid) USING (n)
-    WHERE q.job_id = numbered.job_id AND q.state IN ({{job.claim}})
-    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq, q.cancel_requested,
-              q.takeovers, ids.event_id
+    -- The array pins the plan: by the primary key, however small the queue was when the statement was planned.
+    WHERE q.job_id = numbered.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM picked)) AND q.state IN ({{job.claim}})
+    RETURNING q.job_id, q.lane_id, q.priority, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq,
+              q.cancel_requested, ids.event_id
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
     SELECT job_id, last_seq, event_id, 'job.started', round, attempt_id, deedbox.clock(), jsonb_build_object('attempt', attempt)
     FROM moved
 )
-SELECT m.job_id, m.attempt, m.attempts_allowed, m.round, m.attempt_id, m.fence, m.cancel_requested,
+SELECT m.job_id, m.lane_id, m.priority, m.attempt, m.attempts_allowed, m.round, m.attempt_id, m.fence, m.cancel_requested,
        j.tenant, j.action, j.action_version, j.subject, j.role, j.trace, p.input::text
 FROM moved m
-JOIN deedbox.job j ON j.job_id = m.job_id
-LEFT JOIN deedbox.job_payload p ON p.job_id = m.job_id
+CROSS JOIN LATERAL (
+    SELECT tenant, action, action_version, subject, role, trace FROM deedbox.job WHERE job_id = m.job_id LIMIT 1
+) AS j
+LEFT JOIN LATERAL (SELECT input FROM deedbox.job_payload WHERE job_id = m.job_id LIMIT 1) AS p ON true
 
 -- name: renew
 -- Prolong every lease this process still holds, never past its cap, and bring back the cancel flags. A lease that lapsed or
@@ -81,11 +83,13 @@ WITH input AS MATERIALIZED (
     )
 ), mine AS MATERIALIZED (
     SELECT q.job_id, q.started_at FROM deedbox.queue q JOIN input i USING (job_id)
-    WHERE q.attempt_id = i.attempt_id AND q.fence = i.fence AND q.state IN ({{job.complete}})
+    WHERE q.job_id = ANY (ARRAY (SELECT job_id FROM input))
+        AND q.attempt_id = i.attempt_id AND q.fence = i.fence AND q.state IN ({{job.complete}})
     ORDER BY q.job_id
     FOR UPDATE OF q
 ), gone AS (
-    DELETE FROM deedbox.queue q USING mine WHERE q.job_id = mine.job_id
+    DELETE FROM deedbox.queue q USING mine
+    WHERE q.job_id = mine.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM mine))
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq, mine.started_at
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, attempt, attempts_allowed, round, last_seq, ended_at)

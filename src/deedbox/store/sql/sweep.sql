@@ -52,6 +52,12 @@ WITH ripe AS (
 )
 UPDATE deedbox.queue q SET due = true FROM ripe WHERE q.job_id = ripe.job_id RETURNING q.job_id
 
+-- name: overdue
+-- Jobs whose deadline has passed and which can still be stopped, the oldest deadline first.
+SELECT job_id FROM deedbox.queue
+WHERE deadline <= deedbox.clock() AND (state IN ({{job.cancel}}) OR (state IN ({{job.cancel_attempt}}) AND NOT cancel_requested))
+ORDER BY deadline LIMIT %(limit)s
+
 -- name: next_due
 -- Seconds until the next job becomes due; no row when none waits for its time.
 SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8

@@ -29,7 +29,9 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
             'document_id', d.document_id, 'name', d.name, 'media_type', d.media_type, 'size', c.size,
             'sha256', encode(d.sha256, 'hex')) ORDER BY d.document_id), '[]')
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
-        WHERE d.job_id = j.job_id)
+        WHERE d.job_id = j.job_id),
+       j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
+       j.parent_job_id, q.deadline
 FROM deedbox.job j
 LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
 LEFT JOIN deedbox.result r ON r.job_id = j.job_id
