@@ -68,6 +68,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Each round of a job ends with exactly one of job.completed, job.failed and job.canceled.",
         "lifecycle: events",
     ),
+    Guarantee(
+        "G-CHILD-ONCE",
+        "An effect that starts another action makes one job however often it is sent, with its parent and trace.",
+        "issue 3: dependent jobs",
+    ),
     Guarantee("G-DEADLINE", "A job past its deadline is canceled, unless its effects have left.", "issue 3: lifecycle"),
     Guarantee("G-RUN-AT", "A job for later starts at its time and is in nobody's way before.", "issue 3: lifecycle"),
     Guarantee(

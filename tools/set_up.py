@@ -84,7 +84,8 @@ def install() -> None:
             run(str(PYTHON), "-m", "ensurepip")
         run(str(PYTHON), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", "requirements/installer.txt")
     uv = (str(PYTHON), "-m", "uv", "pip")
-    run(*uv, "sync", "--quiet", "--require-hashes", "--python", str(PYTHON), "requirements/dev.txt")
+    # Compiled here once: where the environment forbids writing bytecode, every process would compile all it imports anew.
+    run(*uv, "sync", "--quiet", "--compile-bytecode", "--require-hashes", "--python", str(PYTHON), "requirements/dev.txt")
     run(*uv, "install", "--quiet", "--no-deps", "--no-build-isolation", "--offline", "--python", str(PYTHON), "--editable", ".")
     point_at_sources()
 

@@ -1,17 +1,54 @@
 """Deedbox: AI workflows act on the outside world without acting twice, unapproved, or losing anything.
 
-The names below are the whole promise to users of the library; nothing else is.
+The names below are the whole promise to users of the library; nothing else is. Each is imported when it is first asked for,
+so that a file of handlers, or a command that only asks, does not wait for what it does not use.
 """
 
-from deedbox.connectors.http import Http, HttpCall
-from deedbox.connectors.smtp import Email, Smtp
-from deedbox.extend.context import Context, EffectPlan
-from deedbox.extend.document import Document
-from deedbox.extend.outcome import Abstain
-from deedbox.extend.registry import App
-from deedbox.model.backoff import Retry
-from deedbox.model.failure import ActionFailure
-from deedbox.model.policy import allow, deny, hold
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deedbox.connectors.http import Http, HttpCall
+    from deedbox.connectors.smtp import Email, Smtp
+    from deedbox.connectors.submit import Submit, SubmitJob
+    from deedbox.extend.context import Context, EffectPlan
+    from deedbox.extend.document import Document
+    from deedbox.extend.outcome import Abstain
+    from deedbox.extend.registry import App
+    from deedbox.model.backoff import Retry
+    from deedbox.model.failure import ActionFailure
+    from deedbox.model.policy import allow, deny, hold
+else:
+    _PLACES = {
+        "Abstain": "extend.outcome",
+        "ActionFailure": "model.failure",
+        "App": "extend.registry",
+        "Context": "extend.context",
+        "Document": "extend.document",
+        "EffectPlan": "extend.context",
+        "Email": "connectors.mail",
+        "Http": "connectors.http",
+        "HttpCall": "connectors.http",
+        "Retry": "model.backoff",
+        "Smtp": "connectors.smtp",
+        "Submit": "connectors.submit",
+        "SubmitJob": "connectors.submit",
+        "allow": "model.policy",
+        "deny": "model.policy",
+        "hold": "model.policy",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import a public name at its first use. Raises AttributeError for any other."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        """What is there, imported or not."""
+        return sorted({*globals(), *_PLACES})
+
 
 __all__ = [
     "Abstain",
@@ -25,6 +62,8 @@ __all__ = [
     "HttpCall",
     "Retry",
     "Smtp",
+    "Submit",
+    "SubmitJob",
     "allow",
     "deny",
     "hold",

@@ -21,6 +21,8 @@ from deedbox.connectors.settings import Bindable
 from deedbox.dispatch.loop import Dispatcher
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
+from deedbox.extend.submitter import TakesSubmitter
+from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
@@ -169,6 +171,10 @@ async def opened(
             await _register(pool, settings, name, roles)
             stack.push_async_callback(_unregister, pool, name)
         intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
+        submitter = ChildIntake(pool, app.actions, intake)
+        for connector in app.connectors.values():
+            if isinstance(connector, TakesSubmitter):
+                connector.take_submitter(submitter)
         yield Installation(
             settings=settings,
             app=app,

@@ -209,7 +209,7 @@ async def _figures(desk: Installation) -> list[Finding]:
     figures, misplaced = await read_figures(desk.pool, desk.settings.tenant)
     found: list[Finding] = []
     if figures.unknown_effects:
-        said = f"{figures.unknown_effects} of which nobody knows whether they happened"
+        said = f"{figures.unknown_effects} unknown: nobody can say whether it happened"
         found.append(Finding("effects", "note", said, "deedbox effects list --state unknown"))
     if figures.open_alerts:
         found.append(Finding("alerts", "note", f"{figures.open_alerts} open"))
@@ -218,5 +218,7 @@ async def _figures(desk: Installation) -> list[Finding]:
             Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be")
         )
     else:
-        found.append(Finding("jobs", "ok", f"each has one place; {figures.pending_approvals} approvals wait for a person"))
+        found.append(
+            Finding("jobs", "ok", f"each has one place; approvals that wait for a person: {figures.pending_approvals}")
+        )
     return found

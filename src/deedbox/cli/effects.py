@@ -5,8 +5,9 @@ from typing import Annotated, Any, cast
 from uuid import UUID
 
 import typer
+from rich.text import Text
 
-from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table
+from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AppOption, AsOption, JsonOption, LimitOption, ask_password, person, reader, run
 from deedbox.operate.verbs import EffectVerb
 from deedbox.wiring import Installation
@@ -37,7 +38,7 @@ def effects_list(
         show_json(rows)
         return
     show_table(
-        ["id", "state", "since", "action", "to", "what"],
+        ["id", "state", "for", "action", "to", "what"],
         [
             [
                 row["effect_id"],
@@ -70,12 +71,14 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
     # After a verb the message says what came of it; otherwise it belongs to the last sending.
     if after_verb:
         say(str(row["message"]))
-    why = " ".join(str(row[name]) for name in ("class", "code", *(() if after_verb else ("message",))) if row[name])
+    why = ", ".join(str(row[name]) for name in ("class", "code") if row[name])
+    if row["message"] and not after_verb:
+        why = f"{why}: {row['message']}" if why else str(row["message"])
+    state = str(row["state"])
     show_pairs(
         [
             ("effect", row["effect_id"]),
-            ("state", row["state"]),
-            ("since", age(float(row["age_s"]))),
+            ("state", Text.assemble((state, style_of(state)), f", for {age(float(row['age_s']))}")),
             ("what", row["summary"]),
             ("to", f"{row['connector']}:{row['target']} ({row['slot']})"),
             ("job", row["job_id"]),
@@ -84,7 +87,8 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
             ("first sent", row["first_sent_at"]),
             ("phase reached", row["phase"]),
             ("why", why or None),
-            ("goes out until", row["not_after"] if row["state"] == "pending" else None),
+            ("goes out until", row["not_after"] if state == "pending" else None),
+            ("to settle it", "deedbox effects look-up, confirm, disprove or abandon" if state == "unknown" else None),
         ]
     )
     out = console()
@@ -103,6 +107,7 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
         empty="no receipt",
     )
     if probes:
+        out.print()
         rows = [[one["verdict"], one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes]
         show_table(["look-up", "at", "evidence"], rows, empty="")
 
@@ -114,6 +119,7 @@ def _do(
     *,
     evidence: dict[str, Any] | None = None,
     reason: str | None = None,
+    asks_out: bool = False,
     app: str | None = None,
     as_json: bool,
 ) -> None:
@@ -123,7 +129,7 @@ def _do(
         principal = await person(desk, who, password)
         return await desk.verbs.effect_verb(principal, effect_id, verb, evidence=evidence, reason=reason, door=DOOR)
 
-    _show(run(work, app=app), as_json=as_json, after_verb=True)
+    _show(run(work, asks_out=asks_out, app=app), as_json=as_json, after_verb=True)
 
 
 def _evidence(text: str | None, **more: str | None) -> dict[str, Any]:
@@ -140,7 +146,7 @@ def _evidence(text: str | None, **more: str | None) -> dict[str, Any]:
 @effects.command("look-up")
 def effects_look_up(effect_id: IdArgument, who: AsOption, app: AppOption = None, *, as_json: JsonOption = False) -> None:
     """Ask the provider what became of an unknown effect, and keep its answer."""
-    _do(effect_id, "look_up", who, app=app, as_json=as_json)
+    _do(effect_id, "look_up", who, asks_out=True, app=app, as_json=as_json)
 
 
 @effects.command("confirm")
@@ -168,7 +174,8 @@ def effects_disprove(
     as_json: JsonOption = False,
 ) -> None:
     """Say that it did not happen: it is sent again. A target that cannot be asked takes two people."""
-    _do(effect_id, "disprove", who, evidence=_evidence(evidence), reason=reason, app=app, as_json=as_json)
+    given = _evidence(evidence)
+    _do(effect_id, "disprove", who, evidence=given, reason=reason, asks_out=True, app=app, as_json=as_json)
 
 
 @effects.command("abandon")

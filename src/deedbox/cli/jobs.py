@@ -4,14 +4,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from uuid import UUID
 
 import typer
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table
+from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AsOption, JsonOption, LimitOption, ask_password, person, reader, run
 from deedbox.operate.job_view import EffectSummary, JobView, TimelineEntry
 from deedbox.operate.views import JobPage
@@ -45,6 +46,8 @@ _UNSHOWN = frozenset(
         "round",
     }
 )
+_SENTENCES = frozenset({"message", "reason", "summary", "evidence"})
+_INDENT = 10
 _USUAL = (("kind", "act"), ("report", "ended"), ("group", "default"), ("purpose", "effects"))
 
 
@@ -104,7 +107,7 @@ def _show_job(job: JobView) -> None:
             ("job", job.job_id),
             ("action", f"{job.action} v{job.version}"),
             ("state", job.state),
-            ("look", "an effect is unknown: deedbox effects list --state unknown" if job.needs_attention else None),
+            ("attention", "an effect is unknown: deedbox effects list --state unknown" if job.needs_attention else None),
             ("attempts", f"{job.attempts} of {job.max_attempts}" + (f", round {job.round}" if job.round > 1 else "")),
             ("next attempt", job.next_attempt_at),
             ("last error", f"{error.code}: {error.message}" if error else None),
@@ -125,41 +128,57 @@ def _effect(one: EffectSummary) -> str:
 
 
 def _show_timeline(lines: list[TimelineEntry]) -> None:
-    """One line per thing that happened: when, how long after the first, what, and its detail in small print."""
+    """One line per thing that happened: when, how long after the first, what, and its detail in small print.
+
+    In a narrow terminal the detail has a line of its own below, where it is not broken into pieces.
+    """
+    out = console()
+    beside = out.width > _NARROW
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("at (UTC)", no_wrap=True, style="dim")
     table.add_column("after", no_wrap=True, justify="right", style="dim")
     table.add_column("kind", no_wrap=True)
     table.add_column("what", no_wrap=True)
-    table.add_column("detail", overflow="fold", style="dim")
-    for line in lines:
+    if beside:
+        table.add_column("detail", overflow="fold", style="dim")
+    rows: list[tuple[TimelineEntry, str]] = [(line, _detail(line.detail)) for line in lines]
+    for line, detail in rows:
         after = (line.at - lines[0].at).total_seconds()
-        table.add_row(f"{line.at:%m-%d %H:%M:%S}", f"+{after:.3f} s", cell(line.kind), _what(line.what), _detail(line.detail))
-    console().print(table)
+        values = [f"{line.at:%m-%d %H:%M:%S}", f"+{after:.3f} s", cell(line.kind), _what(line.what)]
+        table.add_row(*values, *([detail] if beside else []))
+    if beside:
+        out.print(table)
+        return
+    for number, shown in enumerate(out.render_lines(table, pad=False)):
+        out.print(Text.assemble(*((part.text, part.style or "") for part in shown)))
+        if number and rows[number - 1][1]:
+            out.print(Padding(Text(rows[number - 1][1], style="dim"), (0, 0, 0, _INDENT)))
 
 
 def _what(what: str) -> Text:
     """Ends in their colours, so that the eye finds them."""
     last = what.rpartition(".")[2]
-    return cell(last) if last == what else Text(plain(what), style=cell(last).style)
+    return cell(last) if last == what else Text(plain(what), style=style_of(last))
 
 
 def _detail(detail: Mapping[str, Any]) -> str:
-    """What a person reads of a detail: its words and figures. Hashes and the ids of its own row are there with --json."""
+    """What a person reads of a detail: its words and figures, sentences last. Hashes and its own ids are there with --json."""
     payload: Mapping[str, Any] = detail.get("payload") or {}
-    parts = [
-        f"{name}={_value(value)}"
+    shown = {
+        name: value
         for name, value in {**detail, **payload}.items()
         if name not in _UNSHOWN and value not in (None, "", [], {}) and (name, value) not in _USUAL
-    ]
-    text = plain("  ".join(parts))
+    }
+    text = plain("  ".join(f"{name}={_value(shown[name])}" for name in sorted(shown, key=_SENTENCES.__contains__)))
     return text if len(text) <= _LONGEST_DETAIL else text[: _LONGEST_DETAIL - 1] + "…"
 
 
 def _value(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return value[:16] if _MOMENT.match(value) else value
+    if isinstance(value, str):
+        return f"{value[:10]} {value[11:16]}" if _MOMENT.match(value) else value
+    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value)):
+        return ",".join(cast("list[str]", value))
+    return json.dumps(value, ensure_ascii=False)
 
 
 @jobs.command("cancel")

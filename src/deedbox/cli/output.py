@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import cast
 
-from pydantic import BaseModel
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 _PIPED_WIDTH = 200
-_WHOLE = frozenset({"", "id", "state", "accepted", "part", "job", "since"})
+_GAP, _INDENT = 2, 3
+_LONG_WORD, _READABLE = 24, 16
+"""Columns: a longer word may be broken, and a text of more words has at least so much room."""
+_WHOLE = frozenset({"", "id", "state", "accepted", "part", "job", "for"})
 _STYLES = {
     "completed": "green",
     "approved": "green",
@@ -43,6 +46,7 @@ class Exit(IntEnum):
     REFUSED = 1
     USAGE = 2
     NOT_THERE = 3
+    STOPPED = 130
 
 
 class CommandError(Exception):
@@ -81,7 +85,12 @@ def cell(value: object) -> Text:
     if isinstance(value, (list, tuple, set, frozenset)):
         return Text(", ".join(plain(item) for item in cast("Sequence[object]", value)))
     text = plain(value)
-    return Text(text, style=_STYLES.get(text, ""))
+    return Text(text, style=style_of(text))
+
+
+def style_of(text: str) -> str:
+    """The colour of a state; none for what is no state."""
+    return _STYLES.get(text, "")
 
 
 def when(moment: datetime) -> str:
@@ -98,19 +107,56 @@ def age(seconds: float) -> str:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """A table on standard output; `empty` where there are no rows. Ids and states stay whole, however narrow it gets."""
+    """A table on standard output; `empty` where there are no rows.
+
+    Ids, states and times stay whole, and words too. Where the terminal is too narrow for that, each row becomes a block: its
+    first value, and below it the others, each behind its name.
+    """
+    out = console()
     if not rows:
-        console().print(Text(empty, style="dim"))
+        out.print(Text(empty, style="dim"))
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    cells = [[cell(value) for value in row] for row in rows]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    cells = [[_short(value) for value in row] for row in rows]
+    least = -_GAP
     for number, name in enumerate(columns):
-        longest = max(len(name), *(row[number].cell_len for row in cells))
-        whole = name in _WHOLE
-        table.add_column(name, no_wrap=whole, overflow="fold", min_width=longest if whole else min(longest, 8))
+        texts = [Text(name), *(row[number] for row in cells)]
+        longest = max(text.cell_len for text in texts)
+        whole = name in _WHOLE or any(isinstance(row[number], datetime) for row in rows)
+        word = max((Text(word).cell_len for text in texts for word in text.plain.split()), default=0)
+        narrowest = longest if whole else max(min(word, _LONG_WORD), min(longest, _READABLE))
+        table.add_column(name, no_wrap=whole, overflow="fold", min_width=narrowest)
+        least += narrowest + _GAP
+    if least > out.width:
+        for row in cells:
+            _show_block(out, columns, row)
+        return
     for row in cells:
         table.add_row(*row[: len(columns)])
-    console().print(table)
+    out.print(table)
+
+
+def _short(value: object) -> Text:
+    """A value in a table: times to the minute, the rest as everywhere."""
+    return Text(when(value)[:-3]) if isinstance(value, datetime) else cell(value)
+
+
+def _show_block(out: Console, columns: Sequence[str], row: Sequence[Text]) -> None:
+    """One row of a table that is too wide: as many values in a line as go into it, those that are missing left out."""
+    if row[0].plain:
+        out.print(row[0], style="bold")
+    line = Text()
+    for name, value in zip(columns[1:], row[1:], strict=False):
+        if value.plain in {"", "-"}:
+            continue
+        one = Text.assemble((f"{name} " if name else "", "dim"), value)
+        if line.plain and line.cell_len + _GAP + one.cell_len > out.width - _INDENT:
+            out.print(Padding(line, (0, 0, 0, _INDENT)))
+            line = one
+        else:
+            line = Text.assemble(line, " " * _GAP, one) if line.plain else one
+    if line.plain:
+        out.print(Padding(line, (0, 0, 0, _INDENT)))
 
 
 def show_pairs(pairs: Sequence[tuple[str, object]]) -> None:
@@ -141,8 +187,6 @@ def show_json(value: object) -> None:
 
 def _jsonable(value: object) -> object:
     """What JSON does not know by itself; called by the encoder, which goes on inside of what comes back."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

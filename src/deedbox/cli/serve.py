@@ -1,14 +1,20 @@
 """Running Deedbox: everything in one process, or one part of the road, until told to stop; and bringing the schema up to date.
 
 SIGTERM or SIGINT stops in order: nothing new is accepted, claimed or leased, attempts under way get `DEEDBOX_DRAIN_S` seconds,
-and the process ends with exit code 0. A second signal does not wait for them.
+and the process ends with exit code 0. A second signal does not wait for them: what ran is left to its lease, which another
+process takes over, connections and the embedded database are let go of, and the exit code is 130. Where even that takes longer
+than `HURRY_S`, or a third signal comes, the process ends where it stands, with the same code.
 """
 
 import asyncio
+import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Annotated, cast
+from contextlib import suppress
+from types import FrameType
+from typing import Annotated, Any, cast
 
 import typer
 from rich.text import Text
@@ -21,6 +27,9 @@ from deedbox.cli.switch import halves
 from deedbox.operate.doctor import people, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import ALL_ROLES, Database, Installation, Role
+
+HURRY_S = 5.0
+"""Seconds after the second signal for letting go in order; code that does not let itself be stopped gets no longer."""
 
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, or a .py file with an App called app.")]
 
@@ -70,7 +79,7 @@ def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
     try:
         in_database(settings, work, fast=True)
     except asyncio.CancelledError:
-        raise CommandError("stopped without waiting for what was under way") from None
+        raise CommandError("stopped without waiting for what was under way", Exit.STOPPED) from None
     finally:
         if listener is not None:
             listener.close()
@@ -78,19 +87,49 @@ def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second cancels the task that called this."""
+    """An event that the first SIGTERM or SIGINT sets; the second cancels the task that called this; see the module's text."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
+    hurry = threading.Timer(HURRY_S, _end_here)
+    hurry.daemon = True
+    told = 0
 
-    def on_signal() -> None:
-        if stop.is_set() and task is not None:
-            task.cancel()
-        stop.set()
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        # The interpreter calls this, not the loop: it works while a handler keeps the loop from turning.
+        nonlocal told
+        told += 1
+        with suppress(RuntimeError):  # the loop is closed, and what it ran has ended
+            if told == 1:
+                _write("stopping: finishing what is under way; once more to stop at once")
+                loop.call_soon_threadsafe(stop.set)
+            elif task is not None and told == 2:  # noqa: PLR2004 -- the second time
+                _write("stopping at once")
+                hurry.start()
+                loop.call_soon_threadsafe(_cancel, loop, task)
+            else:
+                _end_here()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+        signal.signal(number, on_signal)
     return stop
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+    # What is torn apart fails, as was asked for; the parts say so in the log, and the loop need not say it again.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    task.cancel()
+
+
+def _end_here() -> None:
+    _write("stopped where it stood", 2)
+    os._exit(Exit.STOPPED)
+
+
+def _write(text: str, descriptor: int = 1) -> None:
+    """A line past the interpreter's buffers, which may be in use where a signal came in between."""
+    with suppress(OSError):
+        os.write(descriptor, f"{text}\n".encode())
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -127,7 +166,6 @@ async def _serve(
                 await server.ready.wait()
             await _introduce(installation, roles, listener)
             await stop.wait()
-            say("stopping: finishing what is under way; once more to stop at once")
             if server is not None:
                 server.should_exit = True
     except BaseExceptionGroup as group:

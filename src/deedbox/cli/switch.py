@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from deedbox.cli.output import console, say, show_json, show_pairs, show_table, when
 from deedbox.cli.session import AsOption, JsonOption, ask_password, person, reader, run
@@ -31,7 +32,7 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
     processes: dict[str, bool] = state["environment_by_process"]
     show_pairs(
         [
-            ("acts leave" if leaves == "on" else "acts stay", leaves),
+            ("acts leave", Text("yes", style="green") if leaves == "on" else Text("no", style="red")),
             ("environment here", environment),
             ("database", database),
             ("owner", state["owner"] or "nobody is named"),

@@ -1,10 +1,40 @@
-"""The built-in connectors, each behind the same protocol as anyone's."""
+"""The built-in connectors, each behind the same protocol as anyone's.
 
-from deedbox.connectors.http import Http, HttpCall
-from deedbox.connectors.mail import Email
-from deedbox.connectors.read import TargetReader
-from deedbox.connectors.settings import Bindable, ConnectorSettings, HttpTargetConfig, SmtpConfig
-from deedbox.connectors.smtp import Smtp
+Each name is imported when it is first asked for: who reads the settings alone does not wait for an HTTP or a mail client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deedbox.connectors.http import Http, HttpCall
+    from deedbox.connectors.mail import Email
+    from deedbox.connectors.read import TargetReader
+    from deedbox.connectors.settings import Bindable, ConnectorSettings, HttpTargetConfig, SmtpConfig
+    from deedbox.connectors.smtp import Smtp
+    from deedbox.connectors.submit import Submit, SubmitJob
+else:
+    _PLACES = {
+        "Bindable": "settings",
+        "ConnectorSettings": "settings",
+        "Email": "mail",
+        "Http": "http",
+        "HttpCall": "http",
+        "HttpTargetConfig": "settings",
+        "Smtp": "smtp",
+        "SmtpConfig": "settings",
+        "Submit": "submit",
+        "SubmitJob": "submit",
+        "TargetReader": "read",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import a name at its first use. Raises AttributeError for any other."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
+
 
 __all__ = [
     "Bindable",
@@ -15,5 +45,7 @@ __all__ = [
     "HttpTargetConfig",
     "Smtp",
     "SmtpConfig",
+    "Submit",
+    "SubmitJob",
     "TargetReader",
 ]

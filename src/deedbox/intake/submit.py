@@ -136,6 +136,8 @@ class Intake:
             payload_sha256=payload_sha256,
             job_id=job_id,
         )
+        if request.source == "job":
+            source = "slot"
         lane_id = await self._lane(action, principal.tenant)
         await self._room(lane_id, action)
         return store.NewJob(

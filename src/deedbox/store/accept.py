@@ -188,3 +188,31 @@ async def waiting(connection: Connection, lane_id: int, limit: int) -> int:
 async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
     """Keep calls that stored no job."""
     await connection.execute(statement("accept", "journal_call"), {"calls": rows([asdict(call) for call in calls])})
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Whom a job runs for."""
+
+    subject: UUID
+    name: str
+    kind: str
+    disabled: bool
+    trace: str | None
+    roles: frozenset[str]
+
+
+async def parent(connection: Connection, job_id: UUID, tenant: str) -> Parent | None:
+    """Whom a job runs for, with the roles of today."""
+    cursor = await connection.execute(statement("accept", "parent"), {"job_id": job_id, "tenant": tenant})
+    row = await cursor.fetchone()
+    return Parent(row[0], row[1], row[2], row[3], row[4], frozenset(row[5])) if row else None
+
+
+async def bound_to(connection: Connection, tenant: str, action: str, key_sha256: bytes) -> UUID | None:
+    """The job a key is bound to."""
+    cursor = await connection.execute(
+        statement("accept", "bound_to"), {"tenant": tenant, "action": action, "key_sha256": key_sha256}
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None

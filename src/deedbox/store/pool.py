@@ -21,6 +21,8 @@ def options(name: str, *, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> d
         "options": (
             f"-c statement_timeout={statement_timeout_ms} -c lock_timeout={LOCK_TIMEOUT_MS} "
             f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} "
+            # Every statement has its index; what was planned while a table was empty must not scan it when it has grown.
+            "-c enable_seqscan=off "
             "-c default_transaction_isolation=read\\ committed -c timezone=UTC"
         ),
         "keepalives_idle": 20,

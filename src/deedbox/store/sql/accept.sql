@@ -87,3 +87,15 @@ FROM json_to_recordset(%(calls)s::json) AS c (
     call_id uuid, tenant text, subject uuid, role text, source text, action text, job_id uuid, key_sha256 bytea,
     input_sha256 bytea, trace text, caller_run text, status text, error_code text
 )
+
+-- name: parent
+-- Whom a job runs for, with the roles of today.
+SELECT j.subject, p.name, p.kind, p.disabled_at IS NOT NULL, j.trace,
+       (SELECT coalesce(array_agg(g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = j.subject)
+FROM deedbox.job j JOIN deedbox.principal p ON p.principal_id = j.subject
+WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s
+
+-- name: bound_to
+-- The job a key is bound to.
+SELECT job_id FROM deedbox.idempotency
+WHERE tenant = %(tenant)s AND action = %(action)s AND key_sha256 = %(key_sha256)s
