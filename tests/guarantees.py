@@ -69,6 +69,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "lifecycle: events",
     ),
     Guarantee(
+        "G-READY",
+        "Readiness is a round trip through the queue by the statements of every job, and leaves nothing behind.",
+        "faces: readyz",
+    ),
+    Guarantee(
         "G-CHILD-ONCE",
         "An effect that starts another action makes one job however often it is sent, with its parent and trace.",
         "issue 3: dependent jobs",

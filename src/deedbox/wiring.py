@@ -26,6 +26,7 @@ from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.readiness import Pulse, Readiness
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
@@ -36,7 +37,7 @@ from deedbox.store.ids import IdSource
 from deedbox.store.migrate import SchemaError, applied, migrate, newest, require_current
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool, connect, make_pool
-from deedbox.store.process import forget_process, keep_process, touch_process
+from deedbox.store.process import forget_process, keep_process
 from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 from deedbox.sweep.service import Sweep
@@ -132,6 +133,7 @@ class Installation:
     approvals: Approvals
     verbs: Verbs
     rounds: Rounds
+    pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
     name: str
@@ -185,6 +187,7 @@ async def opened(
             views=Views(pool, app.actions),
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
+            pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
             keys=KeyCache(),
@@ -271,11 +274,6 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             return None
         return LoggedIn(opened_session.token, ABSOLUTE_S, opened_session.principal)
 
-    async def ready() -> dict[str, str]:
-        async with asyncio.timeout(2), autocommit(pool) as connection:
-            await touch_process(connection, installation.name)
-        return {}
-
     pages = WebDeps(
         pool=pool,
         public_url=settings.public_url,
@@ -300,7 +298,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             wakeup=installation.wakeup,
             limits=Limits(json_bytes=settings.max_json_bytes, upload_bytes=settings.max_upload_bytes),
             extra_routes=tuple(web_routes(pages)),
-            ready=ready,
+            ready=Readiness(pool, installation.ids, installation.name, installation.pulse),
             refused=installation.intake.journal_refusal,
             stopping=stopping,
         )
@@ -329,6 +327,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
                 prepare=settings.prepare_statements,
             ),
             wake=installation.wakeup.event("deedbox_queue"),
+            came_through=installation.pulse.beat,
             reader=installation.reader,
             models=installation.models,
         )

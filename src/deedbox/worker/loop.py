@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -66,8 +66,10 @@ class Worker:
         wake: Wake,
         reader: Reader | None = None,
         models: Models | None = None,
+        came_through: Callable[[], None] | None = None,
     ) -> None:
-        """The heartbeat opens a connection of its own to `url`."""
+        """The heartbeat opens a connection of its own to `url`; `came_through` is called after every claim that did."""
+        self._came_through = came_through or (lambda: None)
         self._url = url
         self._pool = pool
         self._ids = ids
@@ -111,11 +113,13 @@ class Worker:
         few = min(MOST_PER_CLAIM, self._settings.slots // 4)
         self._wants_room = room <= 0 or (room < few and self._settler.busy)
         if self._wants_room:
+            self._came_through()
             return False
         # Each row asked for costs two ids: ask for what the last claim makes likely.
         room = min(room, self._likely)
         sent = time.monotonic()
         shares, claimed = await self._take(room, sent)
+        self._came_through()
         for item in claimed:
             one = Held(item, sent + self._lease.trust)
             one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
