@@ -13,7 +13,7 @@ ARGS ?=
 ENGINE ?= embedded
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-pg15 test-pgbouncer failover check bench derive format lock clean
+.PHONY: help setup demo serve test test-pg15 test-pgbouncer failover check bench bench-peers derive format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -45,8 +45,11 @@ failover: setup ## kill the leader of a Patroni cluster under load, and check th
 check: setup ## lint, types, layers, sizes, derived files, and what no file may hold
 	@$(RUN) -m tools.check
 
-bench: setup ## measure, and print the table
+bench: setup ## measure, beside the peers that are set up, and print the table
 	@$(RUN) -m bench.run $(ARGS)
+
+bench-peers: setup ## install the libraries that the bench compares with, each in an environment of its own
+	@$(RUN) -m bench.peers.set_up
 
 derive: setup ## rewrite what is derived from the model, the settings and the guarantees
 	@$(RUN) -m tools.derive
