@@ -23,8 +23,9 @@ class ChildError(RuntimeError):
 class Child:
     """One measured process, seen from the bench. Leaving the `async with` block ends it, by force if need be."""
 
-    def __init__(self, module: str, options: dict[str, Any], url: str) -> None:
-        """`url` is the database's; the process gets no other setting of Deedbox than this one."""
+    def __init__(self, module: str, options: dict[str, Any], url: str, *, python: str = sys.executable) -> None:
+        """`url` is the database's; the process gets no other setting of Deedbox than this one. `python` runs it."""
+        self._python = python
         self._module = module
         self._options = options
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(("DEEDBOX_", "PG"))}
@@ -36,7 +37,7 @@ class Child:
     async def __aenter__(self) -> Self:
         """Start it; it sets itself up and says when it is ready."""
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            self._python,
             "-m",
             self._module,
             json.dumps(self._options),

@@ -1,7 +1,8 @@
 """The server that is measured on: the embedded PostgreSQL in a directory of its own, a fresh database for each measurement."""
 
+import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from deedbox.store.migrate import migrate
 from deedbox.store.pool import make_pool
 
 TEMPLATE = "bench_template"
+EMPTY = "template0"
+_ALONE_WITHIN_S = 30.0
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 _SHOWN = (*DURABLE, "shared_buffers", "max_wal_size", "checkpoint_timeout", "wal_level", "wal_sync_method", "autovacuum", "jit")
 
@@ -42,7 +45,9 @@ GRANT ALL ON ALL SEQUENCES IN SCHEMA raw TO deedbox_app;
 class Database:
     """A database of one measurement: `url` is the application's, `owner` looks at it from outside."""
 
+    name: str
     url: str
+    owner_url: str
     owner: psycopg.AsyncConnection[tuple[Any, ...]]
 
     async def row(self, query: LiteralString, **values: object) -> tuple[Any, ...]:
@@ -50,6 +55,37 @@ class Database:
         row = await (await self.owner.execute(query, values)).fetchone()
         assert row is not None, query
         return row
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncGenerator[None]:
+        """Somebody who looks at the tables as they are now, for as long as the block lasts: no dead row goes meanwhile."""
+        async with (
+            await psycopg.AsyncConnection.connect(self.owner_url, autocommit=True) as looking,
+            looking.transaction(),
+        ):
+            await looking.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            await looking.execute("SELECT count(*) FROM deedbox.queue")
+            yield
+
+    async def written(self) -> int:
+        """Bytes of log that the server has written so far, in all its databases."""
+        return int((await self.row("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"))[0])
+
+    async def dead(self, tables: str = "") -> int:
+        """Rows that died so far, by update or deletion, in tables whose name matches. Waits until we are alone.
+
+        A connection tells what it did when it ends, so all others have to.
+        """
+        query = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+        """
+        # The server does what is waited for; it cannot set an event of ours.
+        async with asyncio.timeout(_ALONE_WITHIN_S):
+            while (await self.row(query))[0]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        died = "SELECT coalesce(sum(n_tup_upd + n_tup_del), 0) FROM pg_stat_user_tables WHERE relname ~ %(tables)s"
+        return int((await self.row(died, tables=tables))[0])
 
     async def settle(self) -> None:
         """Bring to the disk what has been written so far, so that each measurement begins alike."""
@@ -64,6 +100,7 @@ class Server:
         self._running = running
         self.postmaster = postmaster
         self.key = key
+        self._templates: dict[str, bool] = {}
 
     @classmethod
     async def start(cls, state: Path) -> Self:
@@ -103,18 +140,54 @@ class Server:
             return {str(name): str(value) for name, value in await cursor.fetchall()}
 
     @asynccontextmanager
-    async def fresh(self) -> AsyncGenerator[Database]:
-        """A database as after installation, dropped afterwards."""
+    async def fresh(self, template: str = TEMPLATE) -> AsyncGenerator[Database]:
+        """A database copied from a template (that of Deedbox after installation, if none is named), dropped afterwards."""
         name = f"bench_{secrets.token_hex(6)}"
-        identifier = sql.Identifier(name)
-        async with self._administrator() as administrator:
-            await administrator.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(identifier, sql.Identifier(TEMPLATE)))
+        await self._create(name, template, large=self._templates.get(template, False))
+        try:
+            owner_url = _named(self._running.info.owner_url, name)
+            # Peers make tables as they start, so they get the owner; they have no roles of their own.
+            url = _named(self._running.info.app_url, name) if template.startswith(TEMPLATE) else owner_url
+            async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as owner:
+                yield Database(name, url, owner_url, owner)
+        finally:
+            await self._drop(name)
+
+    async def template(
+        self, name: str, make: Callable[[Database], Awaitable[None]], *, origin: str = EMPTY, large: bool = False
+    ) -> str:
+        """The name of a template for `fresh`: made of `origin` by `make` when it is first asked for in a run.
+
+        One that came of Deedbox's own is used by the application's role, any other by the owner. A `large` one is copied as
+        files: written row by row into the log it would take minutes.
+        """
+        whole = f"{TEMPLATE if origin == TEMPLATE else 'peer'}_{name}"
+        if whole not in self._templates:
+            await self._create(whole, origin)
+            owner_url = _named(self._running.info.owner_url, whole)
+            url = _named(self._running.info.app_url, whole) if origin == TEMPLATE else owner_url
             try:
-                owner_url = _named(self._running.info.owner_url, name)
                 async with await psycopg.AsyncConnection.connect(owner_url, autocommit=True) as owner:
-                    yield Database(_named(self._running.info.app_url, name), owner)
-            finally:
-                await administrator.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
+                    await make(Database(whole, url, owner_url, owner))
+            except BaseException:
+                await self._drop(whole)
+                raise
+            self._templates[whole] = large
+        return whole
+
+    def log(self) -> Path:
+        """Where the server logs to."""
+        return embedded.status(self._running.info.state_dir).log
+
+    async def _create(self, name: str, template: str, *, large: bool = False) -> None:
+        how = sql.SQL("FILE_COPY" if large else "WAL_LOG")
+        query = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY {}")
+        async with self._administrator() as administrator:
+            await administrator.execute(query.format(sql.Identifier(name), sql.Identifier(template), how))
+
+    async def _drop(self, name: str) -> None:
+        async with self._administrator() as administrator:
+            await administrator.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     @asynccontextmanager
     async def _administrator(self) -> AsyncGenerator[psycopg.AsyncConnection[tuple[Any, ...]]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.child import ROOT
 
-_PACKAGES = ("asyncpg", "fastapi", "httptools", "psycopg", "pydantic", "starlette", "uvicorn", "uvloop")
+_PACKAGES = ("asyncpg", "httptools", "httpx2", "psycopg", "pydantic", "starlette", "uvicorn", "uvloop")
 
 
 def describe() -> dict[str, Any]:
@@ -28,7 +28,7 @@ def describe() -> dict[str, Any]:
 def commit() -> tuple[str, bool]:
     """The commit, and whether the product or the bench has changes beyond it; `unknown` where git does not answer."""
     head = _git("rev-parse", "--short=12", "HEAD")
-    return head or "unknown", bool(_git("status", "--porcelain", "--", "src", "bench/*.py", "bench/cells"))
+    return head or "unknown", bool(_git("status", "--porcelain", "--", "src", "bench/*.py", "bench/cells", "bench/peers"))
 
 
 def now() -> str:

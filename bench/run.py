@@ -1,7 +1,7 @@
 """The one command: `python -m bench.run` measures everything in one run and prints the table.
 
-Rounds are interleaved: each goes through all cells, in another order each time, the product's and the bare thing beside it
-one after the other, so that both meet the same neighbours. What counts is the median over the rounds.
+Rounds are interleaved: each goes through all cells, in another order each time; the product, the bare thing beside it and the
+peers follow one another, so that all meet the same neighbours. What counts is the median over the rounds.
 """
 
 import argparse
@@ -10,86 +10,45 @@ import json
 import random
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench import machine, report
-from bench.cells import accept, drain, http_accept, raw_accept, raw_drain, start
 from bench.database import Server
+from bench.peers import set_up
+from bench.peers.catalogue import PEERS, Peer
+from bench.rounds import GROUPS, ONCE, QUICK, WHOLE, Extent, cells
 from bench.samples import Sample, medians
 
-GROUPS = ("accept", "drain", "start", "http")
-Cell = Callable[[Server], Awaitable[list[Sample]]]
 
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How much is measured: seconds of each rate, jobs of each drain, jobs of the light load."""
-
-    seconds: float
-    jobs: int
-    paced: int
-
-
-WHOLE = Extent(seconds=3.0, jobs=10_000, paced=500)
-QUICK = Extent(seconds=1.0, jobs=3_000, paced=100)
-
-
-def cells(extent: Extent, only: list[str]) -> list[Cell]:
-    """The cells of one round; each measures the product and what stands beside it."""
-    chosen: list[Cell] = []
-
-    def accepting(submitters: int) -> Cell:
-        async def cell(server: Server) -> list[Sample]:
-            pair = [accept.measure, raw_accept.measure]
-            random.shuffle(pair)
-            return [await one(server, submitters, extent.seconds) for one in pair]
-
-        return cell
-
-    async def draining(server: Server) -> list[Sample]:
-        return [
-            await drain.measure(server, extent.jobs, 1),
-            await raw_drain.measure(server, extent.jobs),
-            await drain.measure(server, extent.jobs, 2),
-        ]
-
-    async def starting(server: Server) -> list[Sample]:
-        return [await start.measure(server, extent.paced)]
-
-    async def serving(server: Server) -> list[Sample]:
-        return await http_accept.measure(server, extent.seconds)
-
-    if "accept" in only:
-        chosen += [accepting(submitters) for submitters in (1, 8, 64)]
-    if "drain" in only:
-        chosen.append(draining)
-    if "start" in only:
-        chosen.append(starting)
-    if "http" in only:
-        chosen.append(serving)
-    return chosen
-
-
-async def measure(rounds: int, extent: Extent, only: list[str], state: Path) -> tuple[list[Sample], dict[str, Any]]:
-    """All rounds; returns the samples and what the server was."""
+async def measure(
+    rounds: int, extent: Extent, only: Sequence[str], peers: Sequence[Peer], state: Path
+) -> tuple[list[Sample], dict[str, Any], list[str]]:
+    """All rounds; returns the samples, what the server was, and a line for each measurement that broke."""
     samples: list[Sample] = []
+    broken: list[str] = []
     server = await Server.start(state)
     try:
         postgres = {"version": server.version, "settings": await server.settings()}
         for number in range(rounds):
-            order = cells(extent, only)
+            order = [cell for group, cell in cells(extent, only, peers) if number == 0 or group not in ONCE]
             random.shuffle(order)
-            for cell in order:
-                for sample in await cell(server):
+            for one in (one for cell in order for one in cell):
+                try:
+                    measured = await one(server)
+                except Exception as error:  # noqa: BLE001 -- an hour of samples is not thrown away for one that broke
+                    broken.append(f"round {number}: {type(error).__name__}: {error}"[:2000])
+                    print(f"broken: {broken[-1]}", file=sys.stderr, flush=True)
+                    continue
+                for sample in measured if isinstance(measured, list) else [measured]:
                     samples.append(replace(sample, round=number))
                     _say(samples[-1])
     finally:
         server.stop()
-    return samples, postgres
+    return samples, postgres, broken
 
 
 def _say(sample: Sample) -> None:
@@ -98,27 +57,43 @@ def _say(sample: Sample) -> None:
     print(f"round {sample.round}  {sample.cell:14} {figures}  {checked}  others {sample.others:.0%}", flush=True)
 
 
-def main() -> int:
-    """Measure, print, keep; the exit code is 1 where a job was lost or run twice."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    names = ",".join(peer.name for peer in PEERS)
     parser.add_argument("--rounds", type=int, help="how often everything is measured (3; with --quick 1)")
-    parser.add_argument("--quick", action="store_true", help="about a minute, to see that it works; kept as quick.json alone")
+    parser.add_argument("--quick", action="store_true", help="a few minutes, to see that it works; kept as quick.json alone")
     parser.add_argument("--only", default=",".join(GROUPS), help=f"some of {','.join(GROUPS)}; kept as quick.json alone")
+    parser.add_argument("--peers", default=names, help=f"some of {names}, or none; those that are not set up are left out")
     parser.add_argument(
         "--write-docs", action="store_true", help="measure nothing: put the newest results into docs/performance.md"
     )
     given = parser.parse_args()
+    unknown = set(given.only.split(",")) - set(GROUPS) | set(given.peers.split(",")) - {"none", *names.split(",")}
+    if unknown:
+        parser.error(f"not known: {', '.join(sorted(unknown))}")
+    return given
+
+
+def main() -> int:
+    """Measure, print, keep; the exit code is 1 where a job was lost or run twice, or a measurement broke."""
+    given = _arguments()
     if given.write_docs:
         print(f"docs/performance.md now shows {report.write_docs().name}")
         return 0
     only = [name for name in GROUPS if name in given.only.split(",")]
+    chosen = [peer for peer in PEERS if peer.name in given.peers.split(",")]
+    peers = [peer for peer in set_up.ready() if peer in chosen]
+    absent = set_up.missing(peer for peer in chosen if peer not in peers)
+    if absent:
+        print(absent, file=sys.stderr)
     rounds = given.rounds or (1 if given.quick else 3)
+    extent = QUICK if given.quick else WHOLE
     commit, changed = machine.commit()
     with TemporaryDirectory(prefix="deedbox-bench-") as state:
-        samples, postgres = asyncio.run(measure(rounds, QUICK if given.quick else WHOLE, only, Path(state) / "state"))
-    partly = given.quick or only != list(GROUPS)
+        samples, postgres, broken = asyncio.run(measure(rounds, extent, only, peers, Path(state) / "state"))
+    partly = given.quick or only != list(GROUPS) or chosen != list(PEERS)
     result: dict[str, Any] = {
         "date": machine.now(),
         "commit": commit,
@@ -126,8 +101,14 @@ def main() -> int:
         "command": shlex.join(["python", "-m", "bench.run", *sys.argv[1:]]),
         "quick": partly,
         "rounds": rounds,
+        "extent": asdict(extent),
         "machine": machine.describe(),
         "postgres": postgres,
+        "peers": [
+            {"name": peer.name, "version": peer.version, "settings": peer.settings, "lacks": peer.lacks} for peer in peers
+        ],
+        "absent": absent,
+        "broken": broken,
         "medians": {
             cell: {name: round(value, 4) for name, value in values.items()} for cell, values in medians(samples).items()
         },
@@ -139,7 +120,7 @@ def main() -> int:
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     report.show(result)
     print(f"kept in {path.relative_to(report.ROOT)}")
-    return 1 if any(sample.duplicates or sample.losses for sample in samples) else 0
+    return 1 if broken or any(sample.duplicates or sample.losses for sample in samples) else 0
 
 
 if __name__ == "__main__":

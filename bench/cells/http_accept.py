@@ -5,7 +5,7 @@ import random
 import socket
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -47,8 +47,8 @@ async def measure(server: Server, seconds: float) -> list[Sample]:
                 "port": port,
                 "connections": CONNECTIONS,
             }
-            warmed, _ = await _load(server, database, serving, options | {"seconds": _WARM_UP_S, "first": first})
-            figures, used = await _load(
+            warmed, _ = await load(server, database, serving, options | {"seconds": _WARM_UP_S, "first": first})
+            figures, used = await load(
                 server, database, serving, options | {"seconds": seconds, "first": first + warmed["sent"]}
             )
             count = len(figures["waits"])
@@ -65,16 +65,17 @@ async def measure(server: Server, seconds: float) -> list[Sample]:
     return samples
 
 
-async def _load(
+async def load(
     server: Server, database: Database, serving: Child, options: dict[str, Any]
 ) -> tuple[dict[str, Any], processor.Used]:
-    async with Child(http_load.MODULE, options, database.url) as load:
-        await load.hear()
+    """Load a server that listens, from a process of its own; every answer has to be a 202."""
+    async with Child(http_load.MODULE, options, database.url) as loading:
+        await loading.hear()
         await database.settle()
-        before = processor.read(server.postmaster, [serving.pid, load.pid])
-        load.tell("go")
-        figures = await load.hear(within=options["seconds"] + 60)
-        used = processor.between(before, processor.read(server.postmaster, [serving.pid, load.pid]))
+        before = processor.read(server.postmaster, [serving.pid, loading.pid])
+        loading.tell("go")
+        figures = await loading.hear(within=options["seconds"] + 60)
+        used = processor.between(before, processor.read(server.postmaster, [serving.pid, loading.pid]))
     assert figures["refused"] == 0, figures["example"]
     assert figures["sent"] == len(figures["waits"])
     return figures, used
@@ -108,7 +109,7 @@ async def main(_options: dict[str, Any], url: str, bench: Bench) -> None:
     async with opened(settings, make_app(), Store(url, url), roles=["api"]) as installation:
         stopping = asyncio.Event()
         face = make_asgi(installation, stopping)
-        assert isinstance(face, FastAPI)
+        assert isinstance(face, Starlette)
         face.router.routes.insert(0, Route(BARE, _bare, methods=["POST"]))
         with socket.create_server(("127.0.0.1", 0)) as listener:
             server = ApiServer(face)

@@ -9,8 +9,9 @@ import itertools
 from time import monotonic
 from typing import Any, cast
 
-from bench.app import ACTION, order
+from bench.app import ACTION
 from bench.child import Bench, run
+from bench.note import order
 
 MODULE = "bench.cells.http_load"
 _HELD = "@@@@@@@"

@@ -19,9 +19,11 @@ async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
     """Run the worker from the first word to the second, then say when each note's handler began."""
     tally = Tally(Path(options["tally"]))
     starts: list[tuple[int, float]] = []
+    keep: bool = options.get("keep", True)
 
     def began(number: int, at: float) -> None:
-        starts.append((number, at))
+        if keep:
+            starts.append((number, at))
         tally.add()
 
     settings = Settings(worker_slots=options["slots"], drain_s=5.0)
