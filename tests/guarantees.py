@@ -95,11 +95,41 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "lifecycle: rescue",
     ),
     Guarantee("G-HEARTBEAT", "A blocked event loop does not cost a lease: the beats come from a thread.", "faults: leases"),
+    Guarantee(
+        "G-SELF-FENCE",
+        "A handler whose lease the database no longer confirms is stopped before anyone else may have the job.",
+        "store: renew",
+    ),
+    Guarantee(
+        "G-LEASE-CAP",
+        "No heartbeat prolongs an attempt beyond its max_runtime, not even one that ignores that it is told to stop.",
+        "lifecycle: renew",
+    ),
+    Guarantee(
+        "G-SYNC",
+        "A def handler runs in a thread; stopped, its outcome is refused and its slot stays taken until it returns.",
+        "issue 3: leases",
+    ),
+    Guarantee(
+        "G-ALERT",
+        "What used up its attempts, ended of a bug or was taken over again and again opens one alert, however often it happens.",
+        "safety: alerts",
+    ),
     Guarantee("G-CANCEL", "A canceled job runs no further, and what it had planned is not sent.", "lifecycle: cancel"),
     Guarantee("G-DRAIN", "On SIGTERM a worker claims nothing more and gives back what has not started.", "faults: leases"),
     Guarantee(
         "G-BACKOFF",
         "The class of a failure decides: the transient wait and run again, the permanent end at once.",
+        "lifecycle: classes",
+    ),
+    Guarantee(
+        "G-MATRIX",
+        "What a failure of each class makes of a job and of an effect is one table, which an action may narrow or widen.",
+        "lifecycle: classes",
+    ),
+    Guarantee(
+        "G-RETRY-AFTER",
+        "A provider's Retry-After, in seconds or as a date, is waited for, within the cap of the action.",
         "lifecycle: classes",
     ),
     Guarantee(
@@ -180,6 +210,48 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Logins, failed ones too, and changes of users and keys are in the audit; a flood of failures is counted, not written.",
         "safety: data",
     ),
+    Guarantee(
+        "G-PRUNED-CONTENTS",
+        "Contents of ended jobs are in no table once their retention has passed; digests, decisions and receipts stay.",
+        "issue 3: growth",
+    ),
+    Guarantee(
+        "G-PRUNED-410",
+        "A repeated delivery after pruning starts nothing and is told that the job has been removed.",
+        "store: accept",
+    ),
+    Guarantee("G-KEYS-OUTLIVE", "The key of a job that proposed effects never expires.", "faces: keys"),
+    Guarantee(
+        "G-PARTITION-AHEAD",
+        "The partitions of the months ahead are made while the road is in use, and nobody waits for them.",
+        "store: growth",
+    ),
+    Guarantee(
+        "G-PARTITION-DROP",
+        "A month is dropped only when its retention has passed and nothing in it is open; the database refuses otherwise.",
+        "store: tables",
+    ),
+    Guarantee(
+        "G-QUEUE-OR-RESULT",
+        "A job that is in the queue and has ended, or neither, is found by sweep and shown by doctor.",
+        "store: tables",
+    ),
+    Guarantee(
+        "G-PLANS",
+        "The statements that run all the time read no big table from end to end, also where they were planned on empty tables.",
+        "store: growth",
+    ),
+    Guarantee(
+        "G-SCHEMA-MIGRATED",
+        "A database of any older version, with its data, becomes by migration what a new one is.",
+        "issue 3: schema",
+    ),
+    Guarantee(
+        "G-MIGRATE-UNDER-LOAD",
+        "A migration under load loses nothing that was stored, and one that fails leaves everything as it was.",
+        "issue 3: schema",
+    ),
+    Guarantee("G-SCHEMA-VERSION", "A build refuses a schema that is older or newer than its own.", "issue 3: schema"),
     Guarantee("G-SCHEMA-FRESH", "The schema file equals the schema that the migrations make.", "design: habits"),
     Guarantee(
         "G-ENGINES",
@@ -190,6 +262,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-EMBEDDED-PRIVATE",
         "The embedded PostgreSQL listens on no network and lets in nobody without its secret.",
         "store: embedded",
+    ),
+    Guarantee(
+        "G-CHAOS",
+        "Whatever is killed, frozen, restarted or cut: no 202 is lost, no job ends twice, no effect is done twice unasked.",
+        "issue 3: chaos",
     ),
     Guarantee(
         "G-FAILOVER",

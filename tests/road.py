@@ -21,6 +21,8 @@ from tests.database import TestDatabase
 class Poll:
     """A wake that never comes: the poll alone drives the loop, quickly."""
 
+    live = False
+
     def __init__(self, seconds: float = 0.02) -> None:
         self.seconds = seconds
 

@@ -49,6 +49,12 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
     send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
     send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")
+    keep_days: float = Field(
+        default=90.0, gt=0, le=3650, description="Days that contents stay after a job has ended; an action may say otherwise."
+    )
+    keep_records_days: float = Field(
+        default=400.0, ge=31, le=36500, description="Days that records stay: who, when, digests, receipts, decisions."
+    )
     model_base_url: str | None = Field(
         default=None, description="OpenAI-compatible endpoint, for example http://127.0.0.1:8000/v1."
     )
@@ -86,6 +92,8 @@ class Settings(BaseSettings):
             raise ValueError("public_url: must be https, or http on loopback: approval links are never sent in the clear")
         if (self.model_base_url is None) != (self.model_name is None):
             raise ValueError("model_base_url and model_name: set both or neither")
+        if self.keep_records_days < self.keep_days:
+            raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
         Lease(self.lease_s, max(self.lease_s, 3600.0))
         return self
 

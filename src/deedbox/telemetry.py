@@ -53,4 +53,4 @@ def configure_logging(level: str) -> None:
 @cache
 def log(name: str) -> structlog.stdlib.BoundLogger:
     """A logger; `name` says which part of the road writes."""
-    return cast("structlog.stdlib.BoundLogger", structlog.get_logger().bind(part=name))
+    return cast("structlog.stdlib.BoundLogger", structlog.get_logger(part=name))

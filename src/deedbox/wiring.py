@@ -26,6 +26,7 @@ from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.lanes import Lanes
 from deedbox.operate.readiness import Pulse, Readiness
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
@@ -38,8 +39,10 @@ from deedbox.store.migrate import SchemaError, applied, migrate, newest, require
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool, connect, make_pool
 from deedbox.store.process import forget_process, keep_process
+from deedbox.store.prune import Retention
 from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
+from deedbox.sweep.prune import Pruning
 from deedbox.sweep.service import Sweep
 
 if TYPE_CHECKING:
@@ -133,6 +136,7 @@ class Installation:
     approvals: Approvals
     verbs: Verbs
     rounds: Rounds
+    lanes: Lanes
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -173,6 +177,7 @@ async def opened(
             await _register(pool, settings, name, roles)
             stack.push_async_callback(_unregister, pool, name)
         intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
+        stack.push_async_callback(intake.drain)
         submitter = ChildIntake(pool, app.actions, intake)
         for connector in app.connectors.values():
             if isinstance(connector, TakesSubmitter):
@@ -187,6 +192,7 @@ async def opened(
             views=Views(pool, app.actions),
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
+            lanes=Lanes(pool),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
@@ -293,6 +299,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             verbs=installation.verbs,
             approvals=installation.approvals,
             rounds=installation.rounds,
+            lanes=installation.lanes,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,
@@ -340,9 +347,13 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             slots=settings.send_slots,
             lease_s=settings.send_lease_s,
             wake=installation.wakeup.event("deedbox_outbox"),
+            told=installation.wakeup.listens,
         )
     if "sweep" in roles:
-        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease)
+        keeps = {name: action.keep_s for name, action in installation.app.actions.items()}
+        retention = Retention.in_days(settings.keep_days, settings.keep_records_days, keeps)
+        pruning = Pruning(installation.pool, installation.ids, retention)
+        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease, pruning)
     async with asyncio.TaskGroup() as group:
         for role, loop in loops.items():
             group.create_task(loop.run(stop), name=role)

@@ -38,7 +38,7 @@ class Load:
     decided: set[str] = field(default_factory=set[str])
     faults: list[str] = field(default_factory=list[str])
     reconciled: int = 0
-    _token: str = ""
+    bearers: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
     async def submit(self, stop: asyncio.Event, *, per_s: float) -> None:
         """Start `per_s` calls a second until told to stop, then wait until each of them has its 202."""
@@ -54,11 +54,14 @@ class Load:
                 group.create_task(self.deliver(call))
                 await asyncio.sleep(1 / per_s)
 
-    async def deliver(self, call: Call) -> None:
-        """Send the call until it is accepted, as a caller does that may not lose it. A second job for a key is a fault."""
-        for number in count():
-            url = self.house.urls[(len(call.key) + number) % len(self.house.urls)]
-            status, answer = await self._post(
+    async def deliver(self, call: Call, *, first: int | None = None) -> None:
+        """Send the call until it is accepted, as a caller does that may not lose it. A second job for a key is a fault.
+
+        `first` is the number of the API that is asked first; the others follow in turn.
+        """
+        for number in count(len(call.key) if first is None else first):
+            url = self.house.urls[number % len(self.house.urls)]
+            status, answer = await self.post(
                 f"{url}/api/actions/{call.action}/jobs",
                 call.body,
                 {"Authorization": f"Bearer {self.house.key}", "Idempotency-Key": call.key},
@@ -79,12 +82,18 @@ class Load:
             await asyncio.gather(*(self.deliver(call) for call in self.calls[start : start + 50]))
 
     async def log_in(self) -> None:
-        """Log the approver in."""
-        body = {"name": "approver", "password": self.house.password}
-        status, answer = await self._post(f"{self.house.urls[0]}/api/login", body, {})
-        if status != HTTPStatus.OK:
-            raise RuntimeError(f"the approver cannot log in: {status} {answer}")
-        self._token = f"Bearer {answer['token']}"
+        """Log all people in; the first of them decides."""
+        for name in self.house.ground.people:
+            body = {"name": name, "password": self.house.password}
+            status, answer = await self.post(f"{self.house.urls[0]}/api/login", body, {})
+            if status != HTTPStatus.OK:
+                raise RuntimeError(f"{name} cannot log in: {status} {answer}")
+            self.bearers[name] = {"Authorization": f"Bearer {answer['token']}"}
+
+    @property
+    def approver(self) -> dict[str, str]:
+        """The header by which the first of the people is known."""
+        return self.bearers[self.house.ground.people[0]]
 
     async def decide(self, stop: asyncio.Event) -> None:
         """Approve whatever waits, and ask about whatever is unknown, until told to stop."""
@@ -92,33 +101,33 @@ class Load:
         while not stop.is_set():
             number += 1
             url = self.house.urls[number % len(self.house.urls)]
-            waiting = (await self._get(f"{url}/api/approvals")).get("approvals", [])
+            waiting = (await self.get(f"{url}/api/approvals")).get("approvals", [])
             for start in range(0, len(waiting), 4):
                 await asyncio.gather(*(self._approve(url, line["approval_id"]) for line in waiting[start : start + 4]))
-            for effect in (await self._get(f"{url}/api/effects?state=unknown")).get("effects", []):
+            for effect in (await self.get(f"{url}/api/effects?state=unknown")).get("effects", []):
                 await self._look_up(url, effect["effect_id"])
             await asyncio.sleep(0.3)
 
     async def _approve(self, url: str, approval_id: str) -> None:
         where = f"{url}/api/approvals/{approval_id}"
-        digest = (await self._get(where)).get("digest")
+        digest = (await self.get(where)).get("digest")
         if digest is None:
             return
         sent = {"decision": "approve", "digest": digest}
-        status, answer = await self._post(f"{where}/decision", sent, {"Authorization": self._token})
+        status, answer = await self.post(f"{where}/decision", sent, self.approver)
         if status == HTTPStatus.OK:
             self.decided.add(approval_id)
         elif status not in {0, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.CONFLICT}:
             self.faults.append(f"approval {approval_id}: answered {status} {answer.get('code')}")
 
     async def _look_up(self, url: str, effect_id: str) -> None:
-        status, _ = await self._post(f"{url}/api/effects/{effect_id}/look_up", {}, {"Authorization": self._token})
+        status, _ = await self.post(f"{url}/api/effects/{effect_id}/look_up", {}, self.approver)
         self.reconciled += status == HTTPStatus.OK
 
-    async def _get(self, url: str) -> dict[str, Any]:
+    async def get(self, url: str) -> dict[str, Any]:
         """What is there, or nothing while it cannot be said."""
         try:
-            answer = await self.client.get(url, headers={"Authorization": self._token}, timeout=PATIENCE_S)
+            answer = await self.client.get(url, headers=self.approver, timeout=PATIENCE_S)
         except httpx2.HTTPError as error:
             self.answers[type(error).__name__] += 1
             return {}
@@ -127,10 +136,12 @@ class Load:
             self.faults.append(f"{url}: answered {answer.status_code}")
         return answer.json() if answer.status_code == HTTPStatus.OK else {}
 
-    async def _post(self, url: str, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    async def post(
+        self, url: str, body: dict[str, Any], headers: dict[str, str], *, method: str = "POST"
+    ) -> tuple[int, dict[str, Any]]:
         """Status and body; status 0 where no answer came."""
         try:
-            answer = await self.client.post(url, json=body, headers=headers, timeout=PATIENCE_S)
+            answer = await self.client.request(method, url, json=body, headers=headers, timeout=PATIENCE_S)
         except httpx2.HTTPError as error:
             self.answers[type(error).__name__] += 1
             return 0, {}

@@ -10,7 +10,7 @@ import psycopg
 
 from tests.failover.checker import Found, check, waiting
 from tests.failover.cluster import NODES, Cluster, cluster
-from tests.failover.house import Size, house
+from tests.failover.house import Ground, Size, house
 from tests.failover.load import Load
 from tests.failover.network import Network, network
 from tests.failover.programs import HOST
@@ -81,7 +81,7 @@ async def run(plan: Plan, *, keep: bool = False) -> Report:
         await stack.enter_async_context(provider.running())
         servers = await stack.enter_async_context(cluster(net=net, keep=keep))
         machines = net.machines if net else None
-        processes = await stack.enter_async_context(house(servers, provider.url, plan.size, machines))
+        processes = await stack.enter_async_context(house(_ground(servers, provider), plan.size, machines))
         limits = httpx2.Limits(max_connections=200, max_keepalive_connections=50)
         client = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, limits=limits))
         load, watch = Load(processes, client), Watch(servers, processes)
@@ -105,6 +105,11 @@ async def run(plan: Plan, *, keep: bool = False) -> Report:
             faults.append(f"the cluster lost {lost} writes of the probe")
         accepted = sum(call.job_id is not None for call in load.calls)
         return Report(accepted, dict(load.answers), outages, found, load.reconciled, time.monotonic() - began, faults)
+
+
+def _ground(servers: Cluster, provider: HttpProvider) -> Ground:
+    target = {"name": "notes", "base_url": provider.url, "capability": "searchable", "look_up": "/notes/{key}"}
+    return Ground(servers.url("deedbox_owner"), servers.url("deedbox_app"), servers.directory, [target])
 
 
 async def _break(servers: Cluster, net: Network | None, provider: HttpProvider, plan: Plan) -> list[Outage]:

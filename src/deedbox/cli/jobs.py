@@ -192,3 +192,30 @@ def jobs_cancel(
         return await desk.verbs.cancel_job(await person(desk, who, password), job_id, reason, door=DOOR)
 
     say("canceled" if run(work) == "canceled" else "it is running and was told to stop")
+
+
+@jobs.command("take-up")
+def jobs_take_up(
+    job_id: IdArgument, who: AsOption, reason: Annotated[str, typer.Option(help="Why, in a sentence; it is kept.")]
+) -> None:
+    """Begin a new round of a job that has used up its attempts."""
+    password = ask_password(who)
+
+    async def work(desk: Installation) -> int:
+        return await desk.rounds.take_up(await person(desk, who, password), job_id, reason, door=DOOR)
+
+    say(f"queued again, round {run(work)}")
+
+
+@jobs.command("close")
+def jobs_close(
+    job_id: IdArgument, who: AsOption, reason: Annotated[str, typer.Option(help="Why, in a sentence; it is kept.")]
+) -> None:
+    """End a job that has used up its attempts: it has failed for good."""
+    password = ask_password(who)
+
+    async def work(desk: Installation) -> None:
+        await desk.rounds.close(await person(desk, who, password), job_id, reason, door=DOOR)
+
+    run(work)
+    say("closed")

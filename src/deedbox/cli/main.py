@@ -33,6 +33,7 @@ COMMANDS = {
     "worker": Entry(RUNNING, "serve:worker", "Run a worker, and the sweep that repairs behind it."),
     "dispatch": Entry(RUNNING, "serve:dispatch", "Run a dispatcher, and the sweep that repairs behind it."),
     "jobs": Entry(ACTING, "jobs:jobs", "Accepted requests, and what became of them."),
+    "lanes": Entry(ACTING, "lanes:lanes", "What waits and runs for each action; paused and limited here."),
     "approvals": Entry(ACTING, "approvals:approvals", "What waits for a person. It is decided on its page or by the API."),
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),

@@ -1,10 +1,10 @@
 """Reading what HTTP providers answer: JSON, ids, and when to come back."""
 
 import json
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 
 from deedbox.egress import Answer
+from deedbox.model.backoff import retry_after_s
 
 SUCCESS = range(200, 300)
 CLIENT_ERRORS = range(400, 500)
@@ -46,20 +46,6 @@ def location_of(answer: Answer) -> str | None:
 
 
 def retry_after(answer: Answer) -> float | None:
-    """The provider's `Retry-After` in seconds, at most an hour; None where it has none that can be read.
-
-    Of a date, the distance to the answer's own `Date` is taken: both come from the provider's clock, and ours is not
-    asked.
-    """
-    text = answer.headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        # Twelve digits are already 30,000 years; more would only be a slow number to parse.
-        return min(float(text[:12]), RETRY_AFTER_CAP_S)
-    try:
-        then = parsedate_to_datetime(text)
-        now = parsedate_to_datetime(answer.headers.get("date", ""))
-        wait = (then - now).total_seconds()
-    except (ValueError, TypeError):
-        # TypeError: one date has a zone and the other has none.
-        return None
-    return min(max(wait, 0.0), RETRY_AFTER_CAP_S)
+    """The provider's `Retry-After` in seconds, in either form, at most an hour; None where it has none that can be read."""
+    wait = retry_after_s(answer.headers.get("retry-after", ""), answer.headers.get("date", ""))
+    return None if wait is None else min(wait, RETRY_AFTER_CAP_S)

@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
@@ -19,6 +19,9 @@ from deedbox.store.transaction import autocommit, transaction
 from deedbox.telemetry import log
 
 POLL_S = 1.0
+CALM_POLL_S = 4.0
+"""The poll of a dispatcher that has nothing before it and is told of everything new."""
+MIN_PAUSE_S = 0.02
 SETTLE_TRIES = 8
 DEADLINE_PART = 0.8
 """The part of what is left of a lease that a connector may use; the rest is for settling."""
@@ -41,11 +44,13 @@ class Dispatcher:
         wake: asyncio.Event | None = None,
         retry: Retry = outbox.RETRY,
         look_up_after_s: float | None = None,
+        told: Callable[[], bool] | None = None,
     ) -> None:
         """`environment_on` is the environment's half of the switch; `slots` sendings go on at once, each for `lease_s` seconds.
 
-        `wake` ends the pause before the next look. Where `look_up_after_s` is set, an effect that became unknown is looked up
-        once after so many seconds. Raises ValueError for numbers that cannot work.
+        `wake` ends the pause before the next look, and `told` says whether it can be relied on just now. Where
+        `look_up_after_s` is set, an effect that became unknown is looked up once after so many seconds. Raises ValueError for
+        numbers that cannot work.
         """
         if slots < 1:
             raise ValueError(f"slots: {slots} must be at least 1")
@@ -58,6 +63,8 @@ class Dispatcher:
         self._wake = wake or asyncio.Event()
         self._retry = retry
         self._look_up_after_s = look_up_after_s
+        self._told = told or (lambda: False)
+        self._pause_s = POLL_S
         # Unique per start, so that no two processes are ever taken for one another.
         self.name = f"dispatch-{os.getpid()}-{ids.new().hex[-8:]}"
         self._sending: set[asyncio.Task[None]] = set()
@@ -95,6 +102,14 @@ class Dispatcher:
         free = self._slots - len(self._sending)
         if free < 1:
             return 0
+        # Locking the switch to find nothing, once a second in every process, would be most of what an idle fleet does.
+        async with autocommit(self._pool) as connection:
+            due_s = await outbox.next_due(connection)
+        if due_s != 0:
+            longest = CALM_POLL_S if self._told() else POLL_S
+            self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
+            return 0
+        self._pause_s = POLL_S
         asked_at = time.monotonic()
         async with transaction(self._pool) as connection:
             leased = await outbox.lease(
@@ -120,7 +135,7 @@ class Dispatcher:
         waited: set[asyncio.Task[None] | asyncio.Task[bool]] = {stopping, waking}
         if full:
             waited |= self._sending
-        pause_s = POLL_S * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
+        pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
         try:
             await asyncio.wait(waited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args, get_type_hints
 
@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
 from deedbox.model.backoff import Retry, seconds
+from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
 
 KeyRule = Literal["require", "content", "new"]
-Handler = Callable[..., Awaitable[Any]]
+Handler = Callable[..., Any]
+"""`async def`, which runs on the event loop, or `def`, which runs in a thread."""
 KeyFrom = str | Callable[[Any], str | int | None]
 KEY_FIELD = "idempotency_key"
 MOST_PRIORITY = 1000
@@ -50,8 +52,14 @@ class Action:
     key_from: KeyFrom | None = None
     priority: int = 100
     deadline_s: float | None = None
+    keep_s: float | None = None
+    """How long contents of its ended jobs stay, in seconds; None: as long as the installation says."""
     again: frozenset[str] = field(default_factory=frozenset[str])
     """Who may take up or replace its jobs, beside having a role with that verb; none named: whoever has such a role."""
+    on_failure: Mapping[FailureClass, Answer] = field(default_factory=dict[FailureClass, Answer])
+    """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
+    threaded: bool = False
+    """Whether its handler is `def` and runs in a thread."""
 
     @property
     def versions(self) -> frozenset[int]:
@@ -75,13 +83,18 @@ def make_action(
     priority: int = 100,
     deadline: str | float | None = None,
     again: frozenset[str] = frozenset(),
+    keep: str | float | None = None,
+    on_failure: Mapping[FailureClass, Answer] | None = None,
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
     if not _NAME.fullmatch(name) or name.endswith(_TOO_WIDE):
         raise RegistrationError(f"{name}: an action is named verb_noun and does one operation")
-    if not inspect.iscoroutinefunction(handler):
-        raise RegistrationError(f"{name}: the handler must be `async def`")
+    threaded = not inspect.iscoroutinefunction(handler)
+    if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
+        raise RegistrationError(f"{name}: the handler returns its output; it must not yield")
+    if threaded and inspect.iscoroutinefunction(inspect.unwrap(handler)):
+        raise RegistrationError(f"{name}: the handler is `async def` inside a decorator that is not")
     if version < 1:
         raise RegistrationError(f"{name}: version must be at least 1")
     if not roles:
@@ -112,7 +125,19 @@ def make_action(
         priority=priority,
         again=again,
         deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
+        keep_s=None if keep is None else seconds(keep, name="keep"),
+        on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
+        threaded=threaded,
     )
+
+
+def _on_failure(
+    name: str, on_failure: Mapping[FailureClass, Answer] | None, *, has_approvers: bool
+) -> dict[FailureClass, Answer]:
+    try:
+        return checked_answers(on_failure or {}, has_approvers=has_approvers)
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
 
 
 def _key_from(name: str, input_model: type[BaseModel], key_from: KeyFrom | None) -> KeyFrom | None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox.extend.connector import Connector
 from deedbox.extend.document import Document
+from deedbox.extend.sync_context import Bridge, SyncContext
 from deedbox.model.errors import InvalidValueError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
@@ -82,6 +83,12 @@ class Context:
     _port: AttemptPort
     _connectors: Mapping[str, Connector]
     plans: list[EffectPlan] = field(default_factory=list[EffectPlan])
+    _bridge: Bridge = field(default_factory=Bridge, repr=False)
+
+    @property
+    def sync(self) -> SyncContext:
+        """The calls below for a handler that is `def` or a thread of any handler: each waits for its answer."""
+        return SyncContext(self, self._bridge)
 
     @property
     def has_model(self) -> bool:

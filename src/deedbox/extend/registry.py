@@ -1,10 +1,11 @@
 """The application a user writes: connectors, and actions registered on it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
 from deedbox.model.backoff import Retry
+from deedbox.model.failure import Answer, FailureClass
 from deedbox.model.policy import Policy, hold
 
 
@@ -38,10 +39,12 @@ class App:
         priority: int = 100,
         deadline: str | float | None = None,
         again: Iterable[str] = (),
+        keep: str | float | None = None,
+        on_failure: Mapping[FailureClass, Answer] | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
     ) -> Callable[[Handler], Handler]:
-        """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`.
+        """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
         `roles` may run it and `approvers` decide what it proposes. `key` says what happens without an idempotency key:
         `require` refuses, `content` uses the hash of the input, `new` makes a fresh one. `max_runtime` caps one attempt.
@@ -50,6 +53,10 @@ class App:
         `queue` is where workers that serve it look, and `priority` is from 0, the most urgent, to 1000. A job that has not
         ended `deadline` after it was accepted is canceled, unless its effects have left. `again` narrows who may take up or
         replace its jobs to these roles.
+        Input, output, steps, documents and what was proposed are removed `keep` after the job has ended (`30d`; the setting
+        DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
+        `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
+        `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -69,6 +76,8 @@ class App:
                 priority=priority,
                 deadline=deadline,
                 again=frozenset(again),
+                keep=keep,
+                on_failure=on_failure,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

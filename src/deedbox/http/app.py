@@ -2,7 +2,7 @@
 
 import json
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +13,7 @@ from deedbox.http.deps import HttpDeps
 from deedbox.http.events import Events
 from deedbox.http.health import Health
 from deedbox.http.jobs import Jobs
+from deedbox.http.lanes import LaneRoutes
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
 from deedbox.http.problems import from_router
@@ -22,7 +23,7 @@ from deedbox.operate.follow import Follow
 
 
 def make_app(deps: HttpDeps) -> ASGIApp:
-    """The application over its dependencies. Ours are plain Starlette routes, which FastAPI does not slow down.
+    """The application over its dependencies.
 
     To be served by uvicorn with `access_log=False`: its lines would hold paths and queries. Wire `deps.stopping` to the
     server's end, so that streams and waits let go.
@@ -40,19 +41,12 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *Events(deps, follow).routes(),
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
+        *LaneRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,
     ]
-    app = FastAPI(
-        title="Deedbox",
-        version=__version__,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        routes=routes,
-        exception_handlers={HTTPException: from_router},
-    )
+    app = Starlette(routes=routes, exception_handlers={HTTPException: from_router})
+    app.router.redirect_slashes = False
     app.add_middleware(AccessLog)
     return app

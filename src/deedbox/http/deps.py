@@ -15,6 +15,7 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
+from deedbox.operate.lanes import Lanes
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
@@ -78,6 +79,7 @@ class HttpDeps:
     verbs: Verbs
     approvals: Approvals
     rounds: Rounds
+    lanes: Lanes
     public_url: str
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)

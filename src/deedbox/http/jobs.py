@@ -30,6 +30,7 @@ from deedbox.model.identity import Principal
 from deedbox.operate.follow import Follow
 from deedbox.operate.job_view import Failed, JobView
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ASK_AGAIN_S = {"awaiting_human": 10}
 _SAFE_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*")
 
@@ -42,7 +43,7 @@ class Cancel(StrictBody):
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer that nobody caches."""
-    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    content = _ENCODE(body).encode()
     return Response(content, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 

@@ -7,12 +7,13 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http.lanes import LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (AgainBody, DecisionBody, EffectBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -113,6 +114,8 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "get": _read("show_switch", "Both halves of the switch."),
             "put": _change("turn_switch", "Turn the database's half.", schema=ours["SwitchBody"]),
         },
+        "/api/lanes": {"get": _read("list_lanes", "Lanes, with what waits and runs in each.")},
+        "/api/lanes/{lane_id}": {"put": _change("change_lane", "Pause or limit a lane.", _lane_id(), schema=ours["LaneBody"])},
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
         "/api/effects/{effect_id}/{verb}": {
@@ -140,6 +143,10 @@ def _change(name: str, summary: str, *parameters: dict[str, Any], schema: dict[s
     if schema is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return found
+
+
+def _lane_id() -> dict[str, Any]:
+    return {"name": "lane_id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
 
 
 def _id(name: str) -> dict[str, Any]:

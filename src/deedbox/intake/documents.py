@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
@@ -40,7 +41,53 @@ def _integer(text: str) -> int | _Unkept:
     return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else _Unkept(text)
 
 
+class _Odd(Exception):  # noqa: N818 -- not an error: it sends a text the long way
+    """Something that the quick reading does not judge."""
+
+
+def _quick_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Odd
+    return found
+
+
+def _quick_integer(text: str) -> int:
+    # Fewer digits than 2^53 has.
+    if len(text) > _SURELY_SAFE_DIGITS:
+        raise _Odd
+    return int(text)
+
+
+def _quick_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Odd
+    return value
+
+
+def _quick_constant(_text: str) -> Any:
+    raise _Odd
+
+
+_SURELY_SAFE_DIGITS = 15
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_constant=_Unkept)
+_QUICK = json.JSONDecoder(
+    object_pairs_hook=_quick_pairs, parse_int=_quick_integer, parse_float=_quick_float, parse_constant=_quick_constant
+)
+
+
+def _quickly(raw: bytes) -> Any:
+    r"""The value of a text in which nothing can be wrong that takes a walk through the value to find, else _Odd.
+
+    Without `\u` no text can hold U+0000 or a lone surrogate, and with few brackets nothing can be nested too deep.
+    """
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or b"\\u" in raw:
+        raise _Odd
+    try:
+        return _QUICK.decode(raw.decode())
+    except ValueError as error:
+        raise _Odd from error
 
 
 def parse_json(raw: bytes) -> Any:
@@ -49,6 +96,8 @@ def parse_json(raw: bytes) -> Any:
     Raises DeedboxError `invalid_json` for what is not JSON in UTF-8, and `invalid_value` with a pointer for U+0000, lone
     surrogates, NaN and infinities, integers from 2^53 on, a member named twice and nesting beyond 64.
     """
+    with suppress(_Odd):
+        return _quickly(raw)
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ the key in the database decides between processes. Whoever lost the claim reads 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
 
@@ -30,6 +31,8 @@ from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit, transaction
 
 IMPATIENT_MS = 200
+# The same few callers come again and again.
+_uuid = lru_cache(maxsize=1024)(UUID)
 _DERIVED_EXPIRY_S = 400 * 86400.0
 _EXPLICIT = ("header", "field", "key_from")
 
@@ -101,6 +104,11 @@ class Intake:
         self._look = Gatherer(self._bound, self._bound_one, most=64, side_by_side=2)
         self._replays = Gatherer(self._journal, self._journal_one, most=64)
 
+    async def drain(self) -> None:
+        """Wait until what was accepted has been told to the workers; for a process that is about to close its connections."""
+        await self._gather.drain()
+        await self._teller.drain()
+
     async def submit(self, request: Request) -> Accepted:
         """Store the job and return it after commit, or return the job that the key already has.
 
@@ -124,7 +132,7 @@ class Intake:
             raise DeedboxError("not_found", f"There is no action {request.action!r}.")
         principal = request.principal
         role = self._role(action, principal)
-        job_id, event_id = self._ids.many(2)
+        job_id = self._ids.new()
         documents, stored_input, hashed_input, given = self._input(action, request)
         payload_sha256 = payload_hash(hashed_input)
         key, source = choose_key(
@@ -149,12 +157,11 @@ class Intake:
             key_sha256=key_hash(key),
             key_source=source,
             payload_sha256=payload_sha256,
-            subject=UUID(principal.principal_id),
+            subject=_uuid(principal.principal_id),
             role=role,
             source=request.source,
             input=stored_input,
             lane_id=lane_id,
-            event_id=event_id,
             attempts=action.retry.attempts,
             priority=_priority(request.priority, action),
             run_at=request.run_at,
@@ -338,12 +345,12 @@ class Intake:
         patience = LOCK_TIMEOUT_MS if len(ordered) == 1 else IMPATIENT_MS
         if ordered[0].documents:
             async with transaction(self._pool) as connection:
-                new = await store.accept(connection, ordered)
+                new = await store.accept(connection, ordered, self._ids.many(len(ordered)))
         else:
             # One statement is a transaction of its own. Another caller's open transaction on one of the keys must hold up that
             # key alone: several give up soon, and then go row by row.
             async with autocommit(self._pool) as connection:
-                new = await store.accept(connection, ordered, lock_timeout_ms=patience)
+                new = await store.accept(connection, ordered, self._ids.many(len(ordered)), lock_timeout_ms=patience)
         self._teller.soon(queue=bool(new))
         return [job.job_id in new for job in jobs]
 

@@ -4,8 +4,10 @@ import math
 import random
 import re
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = re.compile(r"[0-9]{1,20}(\.[0-9]{1,9})?", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 MAX_SECONDS = 400 * 86400.0
 MOST_ATTEMPTS = 100
@@ -28,6 +30,22 @@ def seconds(value: str | float, *, name: str = "duration") -> float:
     if not math.isfinite(result) or result <= 0 or result > MAX_SECONDS:
         raise ValueError(f"{name}: {value!r} must be above zero and at most 400 days")
     return result
+
+
+def retry_after_s(value: str, answered: str) -> float | None:
+    """Seconds to wait by the fields `Retry-After` and `Date` of one answer (RFC 9110, 10.2.3), or None where neither form is.
+
+    Of a date, the distance to the answer's own `Date` counts: both come from the provider's clock, and ours is not asked.
+    What is past is zero. The caller caps it.
+    """
+    value = value.strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        wait = parsedate_to_datetime(value) - parsedate_to_datetime(answered)
+    except (ValueError, TypeError, OverflowError):  # absent, nonsense, or only one of the two has a zone
+        return None
+    return max(0.0, wait.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +76,11 @@ class Retry:
         return min(cap, seconds(self.base, name="base") * self.factor**exponent)
 
     def delay(self, attempt: int, *, retry_after: float | None = None) -> float:
-        """A wait in seconds: drawn between zero and the ceiling, or the provider's own `Retry-After`, capped."""
-        if retry_after is not None and math.isfinite(retry_after) and retry_after >= 0:
-            return min(retry_after, seconds(self.cap, name="cap"))
-        return random.uniform(0, self.ceiling(attempt))  # noqa: S311 -- jitter, not a secret
+        """A wait in seconds: drawn between zero and the ceiling, and at least the provider's `Retry-After`, capped.
+
+        A `Retry-After` of zero does not make it come at once: the draw holds.
+        """
+        drawn = random.uniform(0, self.ceiling(attempt))  # noqa: S311 -- jitter, not a secret
+        if retry_after is None or not math.isfinite(retry_after):
+            return drawn
+        return min(max(drawn, retry_after), seconds(self.cap, name="cap"))

@@ -5,7 +5,7 @@ Canonical JSON is RFC 8785. Its domain is I-JSON (RFC 7493): integers from 2^53 
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import rfc8785
@@ -28,16 +28,26 @@ def _plain(value: Any) -> bool:
     It escapes the same characters in the same way; it sorts by code point instead of UTF-16 unit, which is the same for
     names in ASCII; it writes floats as ECMAScript does while neither needs an exponent and there is a fraction.
     """
-    kind = cast("type[object]", type(value))
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is dict:
-        return all(type(name) is str and name.isascii() and _plain(item) for name, item in value.items())
-    if kind is list:
-        return all(map(_plain, value))
-    if kind is int:
-        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
-    return kind is float and _PLAIN_FROM <= abs(value) < _PLAIN_TO and not value.is_integer()
+    return _all_plain((value,))
+
+
+def _all_plain(items: Iterable[Any]) -> bool:
+    for item in items:
+        kind = cast("type[object]", type(item))
+        if kind is str or kind is bool or item is None:
+            continue
+        if kind is int:
+            if not -MAX_SAFE_INTEGER <= item <= MAX_SAFE_INTEGER:
+                return False
+        elif kind is float:
+            if not _PLAIN_FROM <= abs(item) < _PLAIN_TO or item.is_integer():
+                return False
+        elif kind is dict:
+            if not all(type(name) is str for name in item) or not "".join(item).isascii() or not _all_plain(item.values()):
+                return False
+        elif kind is not list or not _all_plain(item):
+            return False
+    return True
 
 
 def sha256(data: bytes) -> bytes:

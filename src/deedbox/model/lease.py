@@ -43,6 +43,11 @@ class Lease:
         return self.length * 0.8
 
     @property
+    def margin(self) -> float:
+        """Seconds by which a holder stops itself before its lease ends, at the end of the lease's total life too."""
+        return self.length - self.trust
+
+    @property
     def sweep(self) -> float:
         """Seconds between looks for leases that ran out."""
         return min(5.0, self.length / 3)

@@ -8,9 +8,10 @@ from deedbox.model.identity import Principal
 from deedbox.store import doctor
 from deedbox.store.doctor import Figures, PrincipalLine
 from deedbox.store.pool import Pool
+from deedbox.store.prune import Growth, growth
 from deedbox.store.transaction import autocommit
 
-__all__ = ["Figures", "PrincipalLine", "people", "read_figures", "undecidable"]
+__all__ = ["Figures", "Growth", "PrincipalLine", "people", "read_figures", "read_growth", "undecidable"]
 
 
 async def people(pool: Pool, tenant: str) -> list[PrincipalLine]:
@@ -23,6 +24,12 @@ async def read_figures(pool: Pool, tenant: str) -> tuple[Figures, UUID | None]:
     """What waits for somebody, and a job that has no place or two, which must never be; None when there is none."""
     async with autocommit(pool) as connection:
         return await doctor.figures(connection, tenant), await doctor.misplaced(connection)
+
+
+async def read_growth(pool: Pool) -> Growth:
+    """How far the partitions reach: fewer months than wanted mean that no sweep makes them."""
+    async with autocommit(pool) as connection:
+        return await growth(connection)
 
 
 def undecidable(actions: Iterable[Action], lines: Iterable[PrincipalLine]) -> dict[str, str]:

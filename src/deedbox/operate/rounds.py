@@ -43,7 +43,7 @@ class Rounds:
         reason = checked_reason(reason)
         async with transaction(self._pool) as connection:
             action = await self._known(connection, principal, job_id, "take_up")
-            attempts = action.retry.attempts if action else 1
+            attempts = action.retry.attempts if action else None
             number = await rounds.take_up(connection, job_id, event_id=self._ids.new(), attempts=attempts, by=principal.name)
             if number is None:
                 raise await _refused(connection, job_id, "take_up")

@@ -7,6 +7,9 @@ from uuid import UUID
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
+PAGES = 50
+LOOKS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -73,7 +76,19 @@ async def figures(connection: Connection, tenant: str) -> Figures:
 
 
 async def misplaced(connection: Connection) -> UUID | None:
-    """A job that is in the queue and has ended, or neither; None when every job has exactly one place."""
-    cursor = await connection.execute(statement("doctor", "misplaced"))
+    """A job that is in the queue and has ended, or neither; None when every job that was looked at has exactly one place.
+
+    Looks at the newest PAGES pages; sweep walks over all of them and leaves an alert, which counts as well.
+    """
+    cursor = await connection.execute(statement("doctor", "misplaced_before"))
     row = await cursor.fetchone()
-    return None if row is None else UUID(str(row[0]))
+    if row is not None:
+        return UUID(str(row[0]))
+    below = UUID(int=(1 << 128) - 1)
+    for _ in range(PAGES):
+        cursor = await connection.execute(statement("doctor", "misplaced"), {"below": below, "limit": LOOKS})
+        row = await cursor.fetchone()
+        if row is None or row[2] is not None or row[0] < LOOKS:
+            return None if row is None or row[2] is None else UUID(str(row[2]))
+        below = row[1]
+    return None

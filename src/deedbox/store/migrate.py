@@ -4,17 +4,20 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from importlib import resources
 from typing import LiteralString, cast
 
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
+from deedbox.store.loader import statement
 from deedbox.store.pool import Connection, connect
 
 PARTITIONED = ("job", "attempt", "event", "result", "proposal", "receipt")
 MONTHS_AHEAD = 3
-_LOCK = 0x0DEED_B0C
+LOCK = 0x0DEED_B0C
+"""The advisory lock of whoever changes the schema or prunes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ async def _grants(connection: Connection) -> None:
         "GRANT USAGE ON SCHEMA deedbox TO deedbox_app",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deedbox TO deedbox_app",
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA deedbox TO deedbox_app",
+        "GRANT EXECUTE ON FUNCTION deedbox.add_partition(text, date) TO deedbox_app",
+        "GRANT EXECUTE ON FUNCTION deedbox.drop_partition(text, date, interval) TO deedbox_app",
         "REVOKE UPDATE, DELETE, TRUNCATE ON deedbox.audit FROM deedbox_app",
         "REVOKE INSERT, UPDATE, DELETE ON deedbox.schema_version FROM deedbox_app",
     ):
@@ -100,42 +105,23 @@ async def require_current(connection: Connection) -> None:
         raise SchemaError(f"the schema is at version {version}, newer than this build ({newest()}): use a newer build")
 
 
+async def missing_partitions(connection: Connection) -> list[tuple[str, date]]:
+    """Table and month of every partition that is not there, from last month to `MONTHS_AHEAD` ahead, the nearest first."""
+    cursor = await connection.execute(statement("prune", "missing"), {"parents": list(PARTITIONED), "ahead": MONTHS_AHEAD})
+    return [(str(row[0]), row[1]) for row in await cursor.fetchall()]
+
+
 async def make_partitions(connection: Connection) -> list[str]:
     """Make the monthly partitions from last month to `MONTHS_AHEAD` months ahead where absent; returns their names.
 
-    Bounds are UUIDv7 of the first moment of a month, by the database's clock.
+    Bounds are UUIDv7 of the first moment of a month, by the database's clock. Takes SHARE UPDATE EXCLUSIVE on the tables:
+    nobody who reads or writes waits.
     """
-    cursor = await connection.execute(
-        "SELECT to_char(m, 'YYYY_MM'), extract(epoch FROM m)::bigint * 1000,"
-        " extract(epoch FROM m + interval '1 month')::bigint * 1000"
-        " FROM generate_series(date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') - interval '1 month',"
-        " date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') + make_interval(months => %s), interval '1 month') AS m",
-        [MONTHS_AHEAD],
-    )
-    months = await cursor.fetchall()
-    cursor = await connection.execute("SELECT relname FROM pg_class WHERE relnamespace = 'deedbox'::regnamespace")
-    have = {row[0] for row in await cursor.fetchall()}
     made: list[str] = []
-    for table in PARTITIONED:
-        for label, start, end in months:
-            name = f"{table}_{label}"
-            if name in have:
-                continue
-            await connection.execute(
-                sql.SQL("CREATE TABLE deedbox.{name} PARTITION OF deedbox.{table} FOR VALUES FROM ({start}) TO ({end})").format(
-                    name=sql.Identifier(name),
-                    table=sql.Identifier(table),
-                    start=sql.Literal(_bound(int(start))),
-                    end=sql.Literal(_bound(int(end))),
-                )
-            )
-            made.append(name)
+    for parent, month in await missing_partitions(connection):
+        await connection.execute(statement("prune", "add_partition"), {"parent": parent, "month": month})
+        made.append(f"{parent}_{month:%Y_%m}")
     return made
-
-
-def _bound(millis: int) -> str:
-    digits = f"{millis:012x}"
-    return f"{digits[:8]}-{digits[8:]}-0000-0000-000000000000"
 
 
 async def migrate(url: str) -> list[str]:
@@ -150,7 +136,7 @@ async def migrate(url: str) -> list[str]:
         async with connection.transaction():
             await connection.execute("SET LOCAL lock_timeout = '60s'")
             await connection.execute("SET LOCAL statement_timeout = '10min'")
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
             with_roles = await _roles(connection)
             await connection.execute("CREATE SCHEMA IF NOT EXISTS deedbox")
             await connection.execute(

@@ -105,6 +105,13 @@ class Why:
     wait_s: float = 0.0
 
 
+async def next_due(connection: Connection) -> float | None:
+    """Seconds until some effect may go out, zero where one may now, None where none is pending."""
+    cursor = await connection.execute(statement("outbox", "next_due"))
+    row = await cursor.fetchone()
+    return float(row[0]) if row else None
+
+
 async def lease(
     connection: Connection,
     *,

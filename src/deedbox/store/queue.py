@@ -8,7 +8,7 @@ from uuid import UUID
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
-from deedbox.store.rows import rows
+from deedbox.store.rows import encode, numbers, rows, texts, uuids
 
 FIRST = UUID(int=0)
 
@@ -141,13 +141,16 @@ async def claim(
         }
         for item in shares
     ]
-    ids = [
-        {"n": n, "attempt_id": attempt_id, "event_id": event_id}
-        for n, (attempt_id, event_id) in enumerate(zip(attempt_ids, event_ids, strict=True), 1)
-    ]
     cursor = await connection.execute(
         statement("queue", "claim"),
-        {"serve": rows(serve), "limit": len(ids), "worker": worker, "lease": lease_s, "ids": rows(ids)},
+        {
+            "serve": rows(serve),
+            "limit": len(attempt_ids),
+            "worker": worker,
+            "lease": lease_s,
+            "attempt_id": uuids(attempt_ids),
+            "event_id": uuids(event_ids),
+        },
     )
     return [Claimed(*row) for row in await cursor.fetchall()]
 
@@ -187,20 +190,13 @@ async def complete_attempts(connection: Connection, done: Sequence[Completed], *
         {
             "worker": worker,
             "build": build,
-            "attempts": rows(
-                [
-                    {
-                        "job_id": item.held[0],
-                        "attempt_id": item.held[1],
-                        "fence": item.held[2],
-                        "output": item.output,
-                        "event_id": item.event_id,
-                        "event": item.event,
-                        **item.journal,
-                    }
-                    for item in done
-                ]
-            ),
+            "job_id": uuids([item.held[0] for item in done]),
+            "attempt_id": uuids([item.held[1] for item in done]),
+            "fence": numbers([item.held[2] for item in done]),
+            "output": texts([encode(item.output) for item in done]),
+            "event_id": uuids([item.event_id for item in done]),
+            "event": texts([encode(item.event) for item in done]),
+            "journal": texts([encode(item.journal) if item.journal else None for item in done]),
         },
     )
     return {row[0] for row in await cursor.fetchall()}

@@ -34,9 +34,15 @@ class Repeat:
 
 
 async def take_up(
-    connection: Connection, job_id: UUID, *, event_id: UUID, attempts: int, by: str, redelivery_wait_s: float | None = None
+    connection: Connection,
+    job_id: UUID,
+    *,
+    event_id: UUID,
+    attempts: int | None,
+    by: str,
+    redelivery_wait_s: float | None = None,
 ) -> int | None:
-    """Begin a new round with so many more attempts; returns its number, or None where the job is not parked.
+    """Begin a new round with so many more attempts (None: as many as before); its number, or None where the job is not parked.
 
     With `redelivery_wait_s` it is the caller's repeated delivery that asks: None also where less than these seconds have
     passed, or where it has been done MOST_REDELIVERIES times.

@@ -1,11 +1,12 @@
-"""Rows of one statement as one JSON parameter, read with `json_to_recordset`.
+"""Many rows as parameters of one statement: as one JSON text read with `json_to_recordset`, or as one array per column.
 
-Measured against one array per column: a tie in large batches, and half the processor time for a single row, where each array
-costs the server a function call with a tuple store of its own.
+Measured: with a single row each array costs the server a function call with a tuple store of its own, so wide rows that
+often come alone are JSON. With hundreds of rows JSON costs a hash table per row, so large batches are arrays. The driver's
+own dumper of lists is not used: it looks for the type of each element anew and takes ten times as long.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,9 +22,29 @@ def _text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} has no place in a row")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, default=_text).encode
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False, default=_text).encode
+"""The JSON of one value: ids, bytes and times as PostgreSQL reads them from text. Raises TypeError for anything else."""
 
 
 def rows(items: Sequence[Mapping[str, Any]]) -> str:
     """The JSON of these rows: ids, bytes and times as PostgreSQL reads them from text. Raises TypeError for anything else."""
-    return _encode(items)
+    return encode(items)
+
+
+def uuids(values: Iterable[UUID]) -> str:
+    """For `uuid[]`."""
+    return "{" + ",".join([value.hex for value in values]) + "}"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """For arrays of integers."""
+    return "{" + ",".join([str(value) for value in values]) + "}"
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """For `text[]`. A NUL is refused by the driver, as in any text."""
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -2,9 +2,64 @@
 
 CREATE SCHEMA deedbox;
 
+CREATE FUNCTION deedbox.add_partition(parent text, month date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    child text := parent || to_char(month, '_YYYY_MM');
+BEGIN
+    IF parent NOT IN ('job', 'attempt', 'event', 'result', 'proposal', 'receipt') OR month <> date_trunc('month', month)::date THEN
+        RAISE EXCEPTION 'no table of months, or no first day of one: %, %', parent, month USING ERRCODE = 'DB004';
+    END IF;
+    IF to_regclass(format('deedbox.%I', child)) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('CREATE TABLE deedbox.%I (LIKE deedbox.%I INCLUDING ALL)', child, parent);
+    EXECUTE format('ALTER TABLE deedbox.%I ATTACH PARTITION deedbox.%I FOR VALUES FROM (%L) TO (%L)', parent, child,
+                   deedbox.first_id(month::timestamp AT TIME ZONE 'UTC'),
+                   deedbox.first_id((month + interval '1 month') AT TIME ZONE 'UTC'));
+    RETURN true;
+END $$;
+
 CREATE FUNCTION deedbox.clock() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT statement_timestamp() $$;
+
+CREATE FUNCTION deedbox.drop_partition(parent text, month date, keep interval) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    child text := parent || to_char(month, '_YYYY_MM');
+    start timestamptz := month::timestamp AT TIME ZONE 'UTC';
+    stop timestamptz := (month + interval '1 month') AT TIME ZONE 'UTC';
+    first uuid := deedbox.first_id(start);
+    past uuid := deedbox.first_id(stop);
+BEGIN
+    IF parent NOT IN ('job', 'attempt', 'event', 'result', 'proposal', 'receipt') OR month <> date_trunc('month', month)::date THEN
+        RAISE EXCEPTION 'no table of months, or no first day of one: %, %', parent, month USING ERRCODE = 'DB004';
+    END IF;
+    IF keep < interval '0' OR stop + keep > deedbox.clock() THEN
+        RETURN 'its retention has not passed';
+    END IF;
+    IF EXISTS (SELECT FROM deedbox.queue q WHERE q.job_id >= first AND q.job_id < past) THEN
+        RETURN 'a job has not ended';
+    END IF;
+    IF EXISTS (SELECT FROM deedbox.effect e WHERE e.job_id >= first AND e.job_id < past
+               AND e.state NOT IN ('completed', 'failed', 'canceled', 'unknown_closed')) THEN
+        RETURN 'an effect has not ended';
+    END IF;
+    IF EXISTS (SELECT FROM deedbox.approval a WHERE a.job_id >= first AND a.job_id < past AND a.state = 'pending') THEN
+        RETURN 'an approval is open';
+    END IF;
+    EXECUTE format('DROP TABLE IF EXISTS deedbox.%I', child);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION deedbox.first_id(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid $$;
 
 CREATE FUNCTION deedbox.guard() RETURNS trigger
     LANGUAGE plpgsql
@@ -511,8 +566,9 @@ CREATE TABLE deedbox.proposal_effect (
     target text NOT NULL,
     slot text NOT NULL,
     summary text NOT NULL,
-    body bytea NOT NULL,
+    body bytea,
     digest bytea NOT NULL,
+    pruned_at timestamp with time zone,
     CONSTRAINT proposal_effect_check CHECK ((digest = sha256(body))),
     CONSTRAINT proposal_effect_slot_check CHECK (((slot ~ '\S'::text) AND (length(slot) <= 100)))
 );
@@ -763,6 +819,9 @@ ALTER TABLE ONLY deedbox.process
 ALTER TABLE ONLY deedbox.proposal_effect
     ADD CONSTRAINT proposal_effect_pkey PRIMARY KEY (proposal_effect_id);
 
+ALTER TABLE deedbox.proposal_effect
+    ADD CONSTRAINT proposal_effect_pruned CHECK (((body IS NULL) = (pruned_at IS NOT NULL))) NOT VALID;
+
 ALTER TABLE ONLY deedbox.proposal
     ADD CONSTRAINT proposal_pkey PRIMARY KEY (job_id, proposal_id);
 
@@ -822,6 +881,8 @@ CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (st
 
 CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
+CREATE INDEX job_document_content ON deedbox.job_document USING btree (tenant, sha256);
+
 CREATE INDEX job_document_job ON deedbox.job_document USING btree (job_id);
 
 CREATE INDEX job_parent ON ONLY deedbox.job USING btree (parent_job_id) WHERE (parent_job_id IS NOT NULL);
@@ -858,9 +919,9 @@ CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN ((
 
 CREATE TRIGGER effect_guard_insert BEFORE INSERT ON deedbox.effect FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
 
-CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
+CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'running'::text))))) EXECUTE FUNCTION deedbox.guard();
 
-CREATE TRIGGER queue_guard_delete BEFORE DELETE ON deedbox.queue FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+CREATE TRIGGER queue_guard_delete BEFORE DELETE ON deedbox.queue FOR EACH ROW WHEN ((old.state <> 'running'::text)) EXECUTE FUNCTION deedbox.guard();
 
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);

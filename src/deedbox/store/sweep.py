@@ -1,6 +1,7 @@
 """Repairs: what a crash, a silence or the passing of time left to be done. Bounded, ordered, safe to run anywhere at once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from deedbox.store.loader import statement
@@ -19,11 +20,27 @@ async def promote(connection: Connection, limit: int) -> int:
     return len(await cursor.fetchall())
 
 
-async def next_due(connection: Connection) -> float | None:
-    """Seconds until the next waiting job becomes due, or None."""
-    cursor = await connection.execute(statement("sweep", "next_due"))
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which kinds of repair have something to do; `next_due_s` is the time until the next job becomes due, None for none."""
+
+    lapsed_leases: bool
+    ripe: bool
+    lapsed_approvals: bool
+    overdue: bool
+    lapsed_sendings: bool
+    unsendable: bool
+    dispatching: bool
+    next_due_s: float | None
+
+
+async def look(connection: Connection) -> Seen:
+    """What a round would find."""
+    cursor = await connection.execute(statement("sweep", "look"))
     row = await cursor.fetchone()
-    return float(row[0]) if row else None
+    if row is None:
+        raise RuntimeError("a statement without FROM gave no row")
+    return Seen(*row)
 
 
 async def dispatching_done(connection: Connection, limit: int) -> list[UUID]:

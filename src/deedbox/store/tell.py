@@ -14,6 +14,8 @@ from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
 
+# Of one notification, which holds less than 8,000 bytes.
+MOST_IDS = 200
 # Between two tellings of one process under load: who is woken then has work for longer than this.
 PAUSE_S = 0.005
 
@@ -39,7 +41,9 @@ async def tell(pool: Pool, *, jobs: Sequence[UUID] = (), queue: bool = False, ou
 
 async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
     """Wake whoever follows these jobs, on a connection that has no transaction open."""
-    await connection.execute(statement("tell", "jobs"), {"job_id": list(dict.fromkeys(job_ids))})
+    ids = [str(job_id) for job_id in dict.fromkeys(job_ids)]
+    texts = [",".join(ids[start : start + MOST_IDS]) for start in range(0, len(ids), MOST_IDS)]
+    await connection.execute(statement("tell", "jobs"), {"ids": texts})
 
 
 class Teller:

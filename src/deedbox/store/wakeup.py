@@ -9,7 +9,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 from uuid import UUID
@@ -32,6 +32,16 @@ _LONGEST_WAIT_S = 15.0
 
 class Signal(asyncio.Event):
     """An event that forgets itself when a wait with a time limit returns, so that the next wait waits again."""
+
+    def __init__(self, listens: Callable[[], bool] | None = None) -> None:
+        """`listens` says whether somebody would set it."""
+        super().__init__()
+        self._listens = listens or (lambda: False)
+
+    @property
+    def live(self) -> bool:
+        """Whether a connection listens just now, so that what is new will be told."""
+        return self._listens()
 
     async def wait(self, timeout_s: float | None = None) -> Literal[True]:
         """Return when woken, or after `timeout_s` seconds; without a limit it is asyncio's own wait, which clears nothing."""
@@ -65,13 +75,17 @@ class Wakeup:
         """How often a connection began to listen; more than one means that it was lost in between."""
         return self._connections
 
+    def listens(self) -> bool:
+        """Whether a connection listens just now."""
+        return self._listening.is_set()
+
     async def ready(self) -> None:
         """Wait until a connection listens."""
         await self._listening.wait()
 
     def event(self, channel: str) -> Signal:
         """A signal of the caller's own that is set at every notification on the channel. Raises KeyError for an unknown one."""
-        signal = Signal()
+        signal = Signal(self.listens)
         self._events[channel].add(signal)
         return signal
 
@@ -131,7 +145,7 @@ class Wakeup:
     def _take(self, notify: Notify) -> None:
         for signal in self._events.get(notify.channel, ()):
             signal.set()
-        if notify.channel != EVENTS:
+        if notify.channel != EVENTS or not self._jobs:
             return
         for text in notify.payload.split(","):
             try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.gate.cancel import cancel_locked
@@ -15,6 +16,7 @@ from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
+from deedbox.sweep.prune import Pruning
 
 PAGE = 500
 
@@ -22,14 +24,21 @@ PAGE = 500
 class Sweep:
     """Repairs in rounds; each kind of repair has its own transaction, so that one that fails does not stop the others."""
 
-    def __init__(self, pool: Pool, ids: IdSource, lease: Lease) -> None:
-        """The pace follows from the lease."""
+    def __init__(self, pool: Pool, ids: IdSource, lease: Lease, pruning: Pruning | None = None) -> None:
+        """The pace follows from the lease. `pruning` runs beside the repairs, so that no lease waits for it."""
         self._pool = pool
         self._ids = ids
         self._lease = lease
+        self._pruning = pruning
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sweep until told to stop. Database outages are waited out."""
+        """Sweep, and prune, until told to stop. Database outages are waited out."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rounds(stop))
+            if self._pruning is not None:
+                group.create_task(self._pruning.run(stop))
+
+    async def _rounds(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             pause = self._lease.sweep
             try:
@@ -44,13 +53,18 @@ class Sweep:
 
     async def round(self) -> float:
         """One round; returns the seconds after which the next is worth while."""
-        await self.rescue()
-        await self._promote()
-        await expire_lapsed(self._pool, self._ids)
-        await self._deadlines()
-        await self._effects()
         async with autocommit(self._pool) as connection:
-            until = await sweep.next_due(connection)
+            seen = await sweep.look(connection)
+        if seen.lapsed_leases:
+            await self.rescue()
+        if seen.ripe:
+            await self._promote()
+        if seen.lapsed_approvals:
+            await expire_lapsed(self._pool, self._ids)
+        if seen.overdue:
+            await self._deadlines()
+        await self._effects(seen)
+        until = seen.next_due_s
         return min(self._lease.sweep, max(0.02, until)) if until is not None else self._lease.sweep
 
     async def rescue(self) -> int:
@@ -88,13 +102,18 @@ class Sweep:
                 telemetry.log("sweep").info("deadline_came_late", job_id=str(job_id), code=refused.code)
         await tell(self._pool, jobs=late)
 
-    async def _effects(self) -> None:
-        async with transaction(self._pool) as connection:
-            touched = await outbox.rescue_sendings(connection, self._ids)
-        async with transaction(self._pool) as connection:
-            touched += await outbox.expire_unsent(connection, self._ids)
-        async with autocommit(self._pool) as connection:
-            done = await sweep.dispatching_done(connection, PAGE)
+    async def _effects(self, seen: sweep.Seen) -> None:
+        touched = list[UUID]()
+        done = list[UUID]()
+        if seen.lapsed_sendings:
+            async with transaction(self._pool) as connection:
+                touched += await outbox.rescue_sendings(connection, self._ids)
+        if seen.unsendable:
+            async with transaction(self._pool) as connection:
+                touched += await outbox.expire_unsent(connection, self._ids)
+        if seen.dispatching:
+            async with autocommit(self._pool) as connection:
+                done = await sweep.dispatching_done(connection, PAGE)
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)

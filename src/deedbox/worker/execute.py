@@ -3,8 +3,10 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, cast
 from uuid import UUID
 
@@ -15,17 +17,20 @@ from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
 from deedbox.extend.context import Context, EffectPlan
 from deedbox.extend.outcome import Abstain
+from deedbox.extend.sync_context import Bridge
 from deedbox.gate.admit import judge
-from deedbox.model.failure import ActionFailure, Failure, classify
+from deedbox.model.failure import ActionFailure, Decision, Failure, FailureClass, classify, decide
 from deedbox.model.fingerprint import jcs, sha256
 from deedbox.model.values import short_message, storable
-from deedbox.store import queue
+from deedbox.store import alert, queue
 from deedbox.store.ids import IdSource
-from deedbox.store.pool import Pool
+from deedbox.store.pg_errors import UNREACHABLE
+from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit
 from deedbox.worker.held import Held
 from deedbox.worker.model_result import ModelCall, ModelFailure
+from deedbox.worker.threads import in_thread
 
 PROGRESS_EVERY_S = 0.5
 
@@ -73,6 +78,15 @@ class Outcome:
     failure: Failure | None = None
     journal: Journal = field(default_factory=Journal)
     wait_s: float | None = None
+    repeated: bool = False
+    """An earlier attempt of this round was tried again for the same class of failure."""
+
+    @property
+    def decision(self) -> Decision:
+        """What its failure makes of the job, by the matrix and by what the action says. Only where there is a failure."""
+        if self.failure is None:
+            raise ValueError("an attempt that did not fail needs no decision")
+        return decide(self.failure.failure_class, on_failure=self.action.on_failure, repeated=self.repeated)
 
     @property
     def completes(self) -> bool:
@@ -98,15 +112,25 @@ class Port:
     read_timeout_s: float = 15.0
     _last_progress: float = -1e9
     _last_step: int = -1
+    _steps: set[str] = field(default_factory=set[str])
 
     @property
     def has_model(self) -> bool:
         """Whether a model endpoint is configured."""
         return self.models is not None
 
+    @asynccontextmanager
+    async def _store(self) -> AsyncGenerator[Connection]:
+        """The store for one call of the handler. That it is away is no bug of the handler's: the attempt backs off."""
+        try:
+            async with autocommit(self.pool) as connection:
+                yield connection
+        except UNREACHABLE as error:
+            raise ActionFailure("lost", "store_away", "The database was away while the attempt ran.") from error
+
     async def document(self, document_id: UUID) -> bytes:
         """The bytes of a document the job carries."""
-        async with autocommit(self.pool) as connection:
+        async with self._store() as connection:
             content = await queue.read_document(connection, self.held.claimed.job_id, document_id)
         if content is None:
             raise ActionFailure("bug", "unknown_document", "The job carries no such document.")
@@ -120,22 +144,36 @@ class Port:
 
     async def step(self, name: str, input_value: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run once, keep the result, give it to later attempts."""
+        if name in self._steps:
+            raise ActionFailure("bug", "step_under_way", f"The step {name!r} is under way in this attempt already.")
         given = input_value.model_dump(mode="json") if isinstance(input_value, BaseModel) else input_value
         digest = sha256(jcs(given))
-        async with autocommit(self.pool) as connection:
+        self._steps.add(name)
+        try:
+            return await self._step(name, digest, run)
+        finally:
+            self._steps.discard(name)
+
+    async def _step(self, name: str, digest: bytes, run: Callable[[], Awaitable[Any]]) -> Any:
+        async with self._store() as connection:
             kept = await queue.read_step(connection, self.held.claimed.job_id, name)
         if kept is not None:
             if kept[0] != digest:
                 raise ActionFailure("bug", "step_input_changed", f"The step {name!r} was stored for another input.")
             return _restore(json.loads(kept[1]))
         value = await run()
-        async with autocommit(self.pool) as connection:
-            stored = await queue.write_step(
-                connection, self.held.fence, name=name, input_sha256=digest, value_json=json.dumps(storable(_keep(value)))
-            )
+        value_json = json.dumps(storable(_keep(value)))
+        async with self._store() as connection:
+            stored = await queue.write_step(connection, self.held.fence, name=name, input_sha256=digest, value_json=value_json)
         if not stored:
             raise lease_lost()
         return value
+
+    async def retried_before(self, failure_class: FailureClass) -> bool:
+        """Whether an earlier attempt of this round was tried again for the same class of failure."""
+        claimed = self.held.claimed
+        async with self._store() as connection:
+            return await alert.retried_before(connection, claimed.job_id, claimed.round, failure_class)
 
     async def progress(self, step: int, total_steps: int, message: str) -> None:
         """Report how far it is: at most two a second, and no step twice."""
@@ -171,7 +209,7 @@ class Port:
             self.journal.usage[name] = self.journal.usage.get(name, 0) + count
 
     async def _event(self, event_type: str, payload: dict[str, Any]) -> None:
-        async with autocommit(self.pool) as connection:
+        async with self._store() as connection:
             kept = await queue.add_event(
                 connection,
                 self.held.fence,
@@ -185,49 +223,99 @@ class Port:
 
 
 def _keep(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {"model": name, "value": value.model_dump(mode="json")}
-    return {"value": value}
+    if not isinstance(value, BaseModel):
+        return {"value": value}
+    name = f"{type(value).__module__}:{type(value).__qualname__}"
+    if _type_called(name) is not type(value):
+        # Better at the first attempt than at the second, which could not read it.
+        raise ActionFailure("bug", "step_type_unknown", f"A step cannot keep a {type(value).__name__}: it is no module's own.")
+    return {"model": name, "value": value.model_dump(mode="json")}
 
 
 def _restore(kept: dict[str, Any]) -> Any:
     name = kept.get("model")
     if name is None:
         return kept["value"]
+    found = _type_called(cast("str", name))
+    if found is None:
+        raise ActionFailure("bug", "step_type_unknown", f"The stored step holds a {name}, which this code does not have.")
+    return found.model_validate(kept["value"])
+
+
+def _type_called(name: str) -> type[BaseModel] | None:
     import sys  # noqa: PLC0415 -- only modules that are loaded already are looked at; nothing is imported by a stored name
 
-    module_name, _, qualified = cast("str", name).partition(":")
+    module_name, _, qualified = name.partition(":")
     found: Any = sys.modules.get(module_name)
     for part in qualified.split("."):
         found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        raise ActionFailure("bug", "step_type_unknown", f"The stored step holds a {qualified}, which this code does not have.")
-    return found.model_validate(kept["value"])
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else None
 
 
 async def execute(action: Action, connectors: dict[str, Connector], port: Port) -> Outcome:
     """Run the handler to its end and say how it ended. Raises CancelledError only when the attempt was stopped."""
     held, claimed = port.held, port.held.claimed
-    context = Context(claimed.job_id, claimed.attempt, claimed.tenant, port, connectors)
+    held.life_s = action.max_runtime_s
+    bridge = Bridge()
+    context = Context(claimed.job_id, claimed.attempt, claimed.tenant, port, connectors, _bridge=bridge)
     try:
         given = action.input_model.model_validate_json(claimed.input_json or "null")
-        answer = await action.handler(context, given)
+        answer = await _run(action, context, given, bridge, held)
         if isinstance(answer, Abstain):
             return Outcome(held, action, abstained=short_message(answer.reason), journal=port.journal)
         output = action.output_model.model_validate(answer)
         stored = storable(output.model_dump(mode="json"))
     except asyncio.CancelledError:
-        raise
+        failure = _canceled(held)
+        if failure is None:
+            raise
     except ValidationError as error:
         failure = _invalid(action, error)
-    except Exception as error:  # noqa: BLE001 -- whatever a handler raises has a class; the job ends
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- whatever a handler raises has a class; the job ends
         failure = classify(error)
         if failure.failure_class == "bug":
             telemetry.log("worker").exception("handler_error", action=action.name, job_id=str(claimed.job_id))
     else:
         return Outcome(held, action, output=stored, plans=tuple(context.plans), journal=port.journal)
-    return Outcome(held, action, failure=failure, journal=port.journal)
+    finally:
+        bridge.close()
+    return await _failed(action, port, failure)
+
+
+async def _run(action: Action, context: Context, given: BaseModel, bridge: Bridge, held: Held) -> Any:
+    if not action.threaded:
+        return await action.handler(context, given)
+    return await in_thread(
+        partial(action.handler, context, given),
+        bridge,
+        name=f"attempt-{held.claimed.attempt_id}",
+        # A process that is going away gives the job back at once.
+        waits=lambda: held.reason in {"canceled", "lost", "overran"},
+    )
+
+
+async def _failed(action: Action, port: Port, failure: Failure) -> Outcome:
+    """What a failure comes to, before the job is touched."""
+    repeated = False
+    if action.on_failure.get(failure.failure_class) == "retry_once":
+        try:
+            repeated = await port.retried_before(failure.failure_class)
+        except ActionFailure as away:
+            failure = classify(away)
+    outcome = Outcome(port.held, action, failure=failure, journal=port.journal, repeated=repeated)
+    if outcome.decision.job == "hold":
+        return Outcome(port.held, action, abstained=failure.message, journal=port.journal)
+    return outcome
+
+
+def _canceled(held: Held) -> Failure | None:
+    """What a cancellation means that nobody outside asked for; None where it was asked for."""
+    if held.reason == "overran":
+        return Failure("lost", "max_runtime", "The attempt ran longer than its action allows.")
+    task = asyncio.current_task()
+    if held.reason is None and (task is None or not task.cancelling()):
+        return Failure("bug", "handler_canceled_itself", "The action's code let a cancellation of its own escape.")
+    return None
 
 
 def _invalid(action: Action, error: ValidationError) -> Failure:

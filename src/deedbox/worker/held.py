@@ -1,26 +1,35 @@
 """The attempts this process holds, shared between the event loop and the heartbeat's thread."""
 
 import asyncio
+import math
 import threading
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
 from deedbox.store.queue import Claimed
 
-Reason = Literal["canceled", "lost", "drained"]
+Reason = Literal["canceled", "lost", "overran", "drained"]
+SHARE_OF_LIFE = 0.1
+"""Of an attempt's total life, what at most is given up to end it in time."""
 
 
 @dataclass(slots=True)
 class Held:
-    """One leased attempt; `trusted_until` is on the monotonic clock, `reason` says why its handler was stopped."""
+    """One leased attempt; `trusted_until` is on the monotonic clock, `reason` says why its handler was stopped.
+
+    `life_s` is the cap on the lease's total life, in seconds from `since`: no renewal goes beyond it.
+    """
 
     claimed: Claimed
     trusted_until: float
     task: "asyncio.Task[Any] | None" = None
     reason: Reason | None = None
     settling: bool = False
+    life_s: float = math.inf
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def fence(self) -> tuple[UUID, UUID, int]:
@@ -70,13 +79,30 @@ class HeldAttempts:
             if held is None or held.reason is not None or held.settling:
                 return
             held.reason = reason
-            task = held.task
-        if task is not None:
-            self._loop.call_soon_threadsafe(task.cancel)
+        with suppress(RuntimeError):  # the loop is closed: the process ends, and what ran on it has ended
+            self._loop.call_soon_threadsafe(_cancel, held)
 
-    def stop_untrusted(self) -> None:
-        """Self-fence: give up every lease whose confirmation is too old to be believed."""
+    def stop_untrusted(self, margin_s: float) -> float:
+        """Self-fence: give up every lease whose confirmation is too old to be believed, or whose total life ends.
+
+        The latter `margin_s` seconds before its time. Returns when, on the monotonic clock, the next one is to be given up.
+        """
         now = time.monotonic()
+        following = math.inf
         for held in self.all():
+            if held.reason is not None or held.settling:
+                continue
+            last = held.since + held.life_s - min(margin_s, held.life_s * SHARE_OF_LIFE)
             if held.trusted_until <= now:
                 self.stop(held.claimed.attempt_id, "lost")
+            elif last <= now:
+                self.stop(held.claimed.attempt_id, "overran")
+            else:
+                following = min(following, held.trusted_until, last)
+        return following
+
+
+def _cancel(held: Held) -> None:
+    """On the event loop, where nothing comes between the look and the cancellation: not once it settles."""
+    if held.task is not None and not held.settling:
+        held.task.cancel()

@@ -32,6 +32,11 @@ LEAST_PER_CLAIM = 8
 class Wake(Protocol):
     """Something that may make the next look earlier; a missed wake costs a poll, never a job."""
 
+    @property
+    def live(self) -> bool:
+        """Whether it can be relied on just now."""
+        ...
+
     def wait(self, timeout_s: float) -> Coroutine[Any, Any, object]:
         """Return when woken or after `timeout_s` seconds."""
         ...
@@ -46,6 +51,8 @@ class WorkerSettings:
     slots: int = 64
     drain_s: float = 20.0
     poll_s: float = 1.0
+    calm_poll_s: float = 4.0
+    """The poll while everything new is told."""
     prepare: bool = True
     queues: tuple[str, ...] = ()
     """The queues it serves; none named: those of its actions."""
@@ -182,7 +189,9 @@ class Worker:
 
     async def _pause(self, stop: asyncio.Event) -> None:
         self._freed.clear()
-        timeout = self._settings.poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
+        settings = self._settings
+        poll_s = settings.calm_poll_s if self._wake.live and not self._wants_room else settings.poll_s
+        timeout = poll_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._wake.wait(timeout)), asyncio.create_task(stop.wait())]
         # A freed slot matters only where the lack of one was the reason to pause.
         if self._wants_room:
@@ -205,7 +214,7 @@ class Worker:
                 outcome = self._stopped(held, port)
             # From here the transaction decides; a late cancel or a lost beat must not tear it apart.
             held.settling = True
-            move = await self._settler.put(outcome)
+            move = await self._settle(outcome)
             if move == LOST:
                 telemetry.STALE.inc()
             # What went well is in the job's history; a line for each would cost more than the work at speed.
@@ -215,6 +224,18 @@ class Worker:
             )
         finally:
             all_held.remove(claimed.attempt_id)
+
+    async def _settle(self, outcome: Outcome) -> str:
+        """Settle, and while the database is away try again: a lapsed lease that nobody took over still counts (ADR 5)."""
+        until = time.monotonic() + 2 * self._lease.length
+        while True:
+            try:
+                return await self._settler.put(outcome)
+            except UNREACHABLE as error:
+                if time.monotonic() > until:
+                    raise
+                telemetry.log("worker").warning("settle_waits", error=type(error).__name__)
+                await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 -- jitter
 
     def _stopped(self, held: Held, port: Port) -> Outcome:
         action = self._app.actions[held.claimed.action]

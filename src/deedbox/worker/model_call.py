@@ -16,7 +16,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 import httpx2
@@ -36,11 +35,13 @@ from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 
+from deedbox.model.backoff import retry_after_s as retry_after_of
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import Problem
 from deedbox.model.failure import ActionFailure, Failure, FailureClass, class_of_status
 from deedbox.worker.model_answer import AnswerError, read_answer
 from deedbox.worker.model_result import ModelCall, ModelFailure
+from deedbox.worker.patience import Patience
 
 MAX_REPAIRS = 3
 FIRST_LARGER_LIMIT = 4096
@@ -61,8 +62,9 @@ _MALFORMED = (UnexpectedModelBehavior, LookupError, AttributeError, TypeError, V
 class ModelEndpoint:
     """Where to ask, as whom, for which model, and how patiently.
 
-    `timeout_s` bounds each request in seconds, `repairs` (0 to 3) the requests after the first one. Without
-    `max_output_tokens` the server's own limit holds. Raises ValueError for anything that could not be used.
+    A request may take `timeout_s` seconds. Once enough were measured it may take three times what all but one in a hundred
+    took, never less than `least_timeout_s` and never more than `timeout_s`. `repairs` (0 to 3) bounds the requests after the
+    first one. Without `max_output_tokens` the server's own limit holds. Raises ValueError for anything that could not be used.
     """
 
     base_url: str
@@ -71,6 +73,7 @@ class ModelEndpoint:
     timeout_s: float = 60.0
     repairs: int = 1
     max_output_tokens: int | None = None
+    least_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
         """Refuse settings that could only fail later, without repeating their values: a URL may carry a secret."""
@@ -82,6 +85,7 @@ class ModelEndpoint:
         if not self.model.strip():
             raise ValueError("model: must not be blank")
         seconds(self.timeout_s, name="timeout_s")
+        seconds(self.least_timeout_s, name="least_timeout_s")
         if not 0 <= self.repairs <= MAX_REPAIRS:
             raise ValueError(f"repairs: {self.repairs} must be between 0 and {MAX_REPAIRS}")
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
@@ -117,12 +121,13 @@ class _BareClient(AsyncOpenAI):
 
 
 class ModelClient:
-    """Asks one endpoint. Safe to share between concurrent calls; holds no state of a call."""
+    """Asks one endpoint. Safe to share between concurrent calls; holds no state of a call, only how long answers take."""
 
     def __init__(self, endpoint: ModelEndpoint, http_client: httpx2.AsyncClient) -> None:
         """Take over `http_client`, which decides what addresses may be reached; `aclose` closes it."""
         self._endpoint = endpoint
         self._http = http_client
+        self._patience = Patience(endpoint.timeout_s, endpoint.least_timeout_s)
         client = _BareClient(
             api_key="unused",
             admin_api_key="",
@@ -182,20 +187,24 @@ class ModelClient:
                 messages = _repair(prompt, system, text, problems)
 
     async def _request(self, messages: Sequence[ModelMessage], limit: int | None) -> ModelResponse | Failure:
-        """One request, ended after `timeout_s` however the server behaves.
+        """One request, ended in its time however the server behaves.
 
         A failure is returned, so that what is raised later has no context that quotes the server.
         """
         settings = ModelSettings() if limit is None else ModelSettings(max_tokens=limit)
+        started = time.monotonic()
         try:
-            async with asyncio.timeout(self._endpoint.timeout_s):
-                return await model_request(self._model, messages, model_settings=settings)
+            async with asyncio.timeout(self._patience.limit_s):
+                response = await model_request(self._model, messages, model_settings=settings)
         except TimeoutError:
+            self._patience.took(started)
             return _TIMED_OUT
         except (ModelAPIError, ActionFailure, httpx2.HTTPError, OSError) as error:
             return _failure_of(error)
         except _MALFORMED:
             return _MALFORMED_ANSWER
+        self._patience.took(started)
+        return response
 
 
 class _Run:
@@ -275,15 +284,8 @@ def _failure_of(error: Exception) -> Failure:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After` (RFC 9110, 10.2.3), or None. A date counts from the answer's own `Date`."""
-    value = headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
-        return float(value)
-    try:
-        wait = parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("date", ""))
-    except (ValueError, TypeError, OverflowError):  # absent, nonsense, or only one of the two has a zone
-        return None
-    return max(0.0, wait.total_seconds())
+    """Seconds to wait by an answer's `Retry-After`, in either form, or None."""
+    return retry_after_of(headers.get("retry-after", ""), headers.get("date", ""))
 
 
 def _unusable(problems: Sequence[Problem], *, cut: bool, repairs: int) -> Failure:

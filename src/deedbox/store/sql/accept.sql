@@ -43,12 +43,17 @@ SELECT job_id FROM new
 -- What the given keys are bound to now, with the state of each job. A second statement on purpose: the one that met a rival
 -- cannot see what the rival committed while it waited.
 SELECT i.tenant, i.action, i.key_sha256, i.job_id, i.payload_sha256, i.erased, j.subject,
-       coalesce(q.state, r.state, i.final_state) AS state, j.job_id IS NULL AS pruned
+       coalesce(q.state, r.state, i.final_state) AS state,
+       -- The tombstone is written when the contents go, before the job's own row does.
+       j.job_id IS NULL OR i.final_state IS NOT NULL AS pruned
 FROM json_to_recordset(%(keys)s::json) AS k (tenant text, action text, key_sha256 bytea)
-JOIN deedbox.idempotency i USING (tenant, action, key_sha256)
-LEFT JOIN deedbox.job j ON j.job_id = i.job_id
-LEFT JOIN deedbox.queue q ON q.job_id = i.job_id
-LEFT JOIN deedbox.result r ON r.job_id = i.job_id
+CROSS JOIN LATERAL (
+    SELECT * FROM deedbox.idempotency
+    WHERE tenant = k.tenant AND action = k.action AND key_sha256 = k.key_sha256 LIMIT 1
+) AS i
+LEFT JOIN LATERAL (SELECT job_id, subject FROM deedbox.job WHERE job_id = i.job_id LIMIT 1) AS j ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.queue WHERE job_id = i.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = i.job_id LIMIT 1) AS r ON true
 
 -- name: keep_document
 -- Store a document under its digest; the same bytes are stored once per tenant.

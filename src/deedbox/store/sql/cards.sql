@@ -12,8 +12,8 @@ LEFT JOIN deedbox.queue q ON q.job_id = a.job_id
 WHERE a.approval_id = %(approval_id)s AND a.tenant = %(tenant)s
 
 -- name: effects
--- The exact effects of a group, in order.
-SELECT connector, target, slot, summary, body FROM deedbox.proposal_effect
+-- The exact effects of a group, in order; one whose content was pruned has an empty payload.
+SELECT connector, target, slot, summary, coalesce(body, '{"payload":{}}'::bytea) FROM deedbox.proposal_effect
 WHERE job_id = %(job_id)s AND proposal_id = %(proposal_id)s AND group_name = %(group_name)s ORDER BY position
 
 -- name: votes

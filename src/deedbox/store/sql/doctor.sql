@@ -23,11 +23,14 @@ SELECT (SELECT count(*) FROM deedbox.effect WHERE tenant = %(tenant)s AND state 
        (SELECT count(*) FROM deedbox.approval WHERE tenant = %(tenant)s AND state = 'pending')
 
 -- name: misplaced
--- A job that is in the queue and has a result, or has neither, made at least a minute ago; nothing when all is in order.
-SELECT q.job_id FROM deedbox.queue q JOIN deedbox.result r USING (job_id)
-UNION ALL
-SELECT j.job_id FROM deedbox.job j
-WHERE j.created_at < deedbox.clock() - interval '1 minute'
-  AND NOT EXISTS (SELECT FROM deedbox.queue q WHERE q.job_id = j.job_id)
-  AND NOT EXISTS (SELECT FROM deedbox.result r WHERE r.job_id = j.job_id)
-LIMIT 1
+-- The next jobs below a key, the newest first: how many were looked at, the last of them, and one that is in the queue and has a
+-- result, or has neither. One statement is one snapshot.
+SELECT count(*), (array_agg(page.job_id ORDER BY page.job_id))[1],
+       (array_agg(page.job_id) FILTER (WHERE (q.job_id IS NULL) = (r.job_id IS NULL)))[1]
+FROM (SELECT job_id FROM deedbox.job WHERE job_id < %(below)s ORDER BY job_id DESC LIMIT %(limit)s) AS page
+LEFT JOIN LATERAL (SELECT job_id FROM deedbox.queue WHERE job_id = page.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT job_id FROM deedbox.result WHERE job_id = page.job_id LIMIT 1) AS r ON true
+
+-- name: misplaced_before
+-- A job that sweep found without a place, or with two, and about which nobody has closed the alert.
+SELECT job_id FROM deedbox.alert WHERE cause = 'job_misplaced' AND closed_at IS NULL AND job_id IS NOT NULL LIMIT 1

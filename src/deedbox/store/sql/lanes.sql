@@ -6,7 +6,7 @@ WHERE queue = ANY (%(queues)s) AND action = ANY (%(actions)s) AND NOT paused
 -- name: ready
 -- Which of these lanes have a job that is due.
 SELECT lane_id FROM unnest(%(lane_id)s::bigint[]) AS u (lane_id)
-WHERE EXISTS (SELECT FROM deedbox.queue q WHERE q.lane_id = u.lane_id AND q.state = 'queued' AND q.due)
+WHERE (SELECT true FROM deedbox.queue q WHERE q.lane_id = u.lane_id AND q.state = 'queued' AND q.due LIMIT 1)
 
 -- name: room
 -- Lock the lanes that have a limit, in one order, skipping those another worker counts just now, and say how many more may run

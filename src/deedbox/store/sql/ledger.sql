@@ -2,7 +2,7 @@
 -- The ledger of a tenant, newest first, below a key; all states where none is named.
 SELECT e.effect_id, e.job_id, e.action, e.kind, e.connector, e.target, e.slot, e.state, e.attempt, e.phase, e.class, e.code,
        e.message, e.sender_closed, e.not_before, e.not_after, e.first_sent_at, e.updated_at,
-       extract(epoch FROM deedbox.clock() - e.updated_at)::float8 AS age_s, p.summary, p.body, e.approval_id, e.verdict_id
+       extract(epoch FROM deedbox.clock() - e.updated_at)::float8 AS age_s, p.summary, coalesce(p.body, '{"payload":{}}'::bytea) AS body, e.approval_id, e.verdict_id
 FROM deedbox.effect e JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
 WHERE e.tenant = %(tenant)s AND (%(state)s::text IS NULL OR e.state = %(state)s)
     AND (%(effect_id)s::uuid IS NULL OR e.effect_id = %(effect_id)s)

@@ -1,3 +1,8 @@
+-- name: next_due
+-- Seconds until some effect may go out, zero where one may now; no row where none is pending.
+SELECT greatest(0, extract(epoch FROM not_before - deedbox.clock()))::float8
+FROM deedbox.effect WHERE state IN ({{effect.lease}}) ORDER BY not_before LIMIT 1
+
 -- name: lease
 -- Lease up to `limit` effects that may go out now. One statement reads all that must stand: both halves of the switch (rows
 -- FOR SHARE, the environment's as a parameter), the target, the times, the predecessor, the approval or verdict, and the

@@ -28,7 +28,7 @@ WITH serve AS (
         lease_cap = deedbox.clock() + make_interval(secs => numbered.cap),
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
     FROM numbered
-    JOIN json_to_recordset(%(ids)s::json) AS ids (n bigint, attempt_id uuid, event_id uuid) USING (n)
+    JOIN unnest(%(attempt_id)s::uuid[], %(event_id)s::uuid[]) WITH ORDINALITY AS ids (attempt_id, event_id, n) USING (n)
     -- The array pins the plan: by the primary key, however small the queue was when the statement was planned.
     WHERE q.job_id = numbered.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM picked)) AND q.state IN ({{job.claim}})
     RETURNING q.job_id, q.lane_id, q.priority, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq,
@@ -60,8 +60,10 @@ RETURNING q.attempt_id, q.cancel_requested
 -- Which of the attempts held here are asked to stop.
 SELECT q.attempt_id
 FROM json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid)
-JOIN deedbox.queue q ON q.job_id = held.job_id AND q.attempt_id = held.attempt_id
-WHERE q.cancel_requested
+CROSS JOIN LATERAL (
+    SELECT attempt_id, cancel_requested FROM deedbox.queue WHERE job_id = held.job_id LIMIT 1
+) AS q
+WHERE q.attempt_id = held.attempt_id AND q.cancel_requested
 
 -- name: lock_attempts
 -- Lock, in one order, the rows whose attempt still holds its fence; what does not come back is stale.
@@ -77,10 +79,9 @@ FOR UPDATE OF q
 -- End attempts that proposed nothing, each under its own fence, in one statement that is a transaction of its own: the queue row
 -- goes, one result comes, the attempt is journalled and the last event written. An attempt that does not come back is stale.
 WITH input AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%(attempts)s::json) AS i (
-        job_id uuid, attempt_id uuid, fence bigint, output jsonb, event_id uuid, event jsonb, model jsonb, validation text,
-        usage jsonb, repairs integer
-    )
+    SELECT job_id, attempt_id, fence, output::jsonb AS output, event_id, event::jsonb AS event, journal::jsonb AS journal
+    FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[], %(output)s::text[], %(event_id)s::uuid[],
+                %(event)s::text[], %(journal)s::text[]) AS i (job_id, attempt_id, fence, output, event_id, event, journal)
 ), mine AS MATERIALIZED (
     SELECT q.job_id, q.started_at FROM deedbox.queue q JOIN input i USING (job_id)
     WHERE q.job_id = ANY (ARRAY (SELECT job_id FROM input))
@@ -89,7 +90,7 @@ WITH input AS MATERIALIZED (
     FOR UPDATE OF q
 ), gone AS (
     DELETE FROM deedbox.queue q USING mine
-    WHERE q.job_id = mine.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM mine))
+    WHERE q.job_id = mine.job_id
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq, mine.started_at
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, attempt, attempts_allowed, round, last_seq, ended_at)
@@ -99,7 +100,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, worker, build, started_at, ended_at, model,
                                  validation, usage, repairs)
     SELECT job_id, g.attempt_id, 'ended', g.attempt, g.round, 'complete', %(worker)s, %(build)s, g.started_at, deedbox.clock(),
-           i.model, i.validation, i.usage, i.repairs
+           i.journal -> 'model', i.journal ->> 'validation', i.journal -> 'usage', (i.journal ->> 'repairs')::integer
     FROM gone g JOIN input i USING (job_id)
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
@@ -112,8 +113,11 @@ SELECT attempt_id FROM gone
 -- Which attempts were settled by the worker that held them, and how: a commit whose answer was lost is found here.
 SELECT a.attempt_id, a.move
 FROM json_to_recordset(%(held)s::json) AS held (job_id uuid, attempt_id uuid)
-JOIN deedbox.attempt a USING (job_id, attempt_id)
-WHERE a.report = 'ended' AND a.move IN ('complete', 'hold', 'authorize', 'back_off', 'exhaust', 'fail', 'cancel')
+CROSS JOIN LATERAL (
+    SELECT attempt_id, move FROM deedbox.attempt
+    WHERE job_id = held.job_id AND attempt_id = held.attempt_id AND report = 'ended' LIMIT 1
+) AS a
+WHERE a.move IN ('complete', 'hold', 'authorize', 'back_off', 'exhaust', 'fail', 'cancel')
 
 -- name: end_attempts
 -- End locked jobs: the queue row goes, one result comes, and the last event.
@@ -122,7 +126,7 @@ WITH input AS (
         job_id uuid, state text, output jsonb, class text, code text, message text, event_type text, event_id uuid, event jsonb
     )
 ), gone AS (
-    DELETE FROM deedbox.queue q USING input i WHERE q.job_id = i.job_id
+    DELETE FROM deedbox.queue q USING input i WHERE q.job_id = i.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM input))
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, class, code, message, attempt, attempts_allowed, round, last_seq, ended_at)
@@ -146,8 +150,10 @@ WITH input AS (
         run_at = deedbox.clock() + make_interval(secs => coalesce(i.wait_s, 0)),
         attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
-    FROM input i, (SELECT job_id, attempt_id FROM deedbox.queue JOIN input USING (job_id)) AS before
-    WHERE q.job_id = i.job_id AND before.job_id = q.job_id
+    FROM input i, (
+        SELECT job_id, attempt_id FROM deedbox.queue WHERE job_id = ANY (ARRAY (SELECT job_id FROM input))
+    ) AS before
+    WHERE q.job_id = i.job_id AND before.job_id = q.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM input))
     RETURNING q.job_id, q.last_seq, q.round, before.attempt_id
 )
 INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)

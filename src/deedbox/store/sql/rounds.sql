@@ -3,7 +3,7 @@
 -- the caller's own repeated delivery asks, which has to wait and is counted. No row: not parked, too early or too often.
 WITH moved AS (
     UPDATE deedbox.queue
-    SET state = 'queued', due = true, run_at = deedbox.clock(), round = round + 1, attempts_allowed = attempt + %(attempts)s,
+    SET state = 'queued', due = true, run_at = deedbox.clock(), round = round + 1, attempts_allowed = attempt + coalesce(%(attempts)s::integer, greatest(1, attempts_allowed / round)),
         redeliveries = redeliveries + %(redelivery)s::boolean::integer, takeovers = 0, cancel_requested = false,
         last_seq = last_seq + 1, updated_at = deedbox.clock()
     WHERE job_id = %(job_id)s AND state IN ({{job.take_up}})

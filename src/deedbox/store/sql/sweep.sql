@@ -1,6 +1,21 @@
+-- name: look
+-- What a round would find, in one statement that finds nothing cheaply: each column is one kind of repair, and the last the
+-- seconds until the next job becomes due.
+SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lease_until <= deedbox.clock()),
+       EXISTS (SELECT FROM deedbox.queue WHERE state = 'queued' AND NOT due AND run_at <= deedbox.clock()),
+       EXISTS (SELECT FROM deedbox.approval WHERE state IN ({{approval.expire}}) AND expires_at <= deedbox.clock()),
+       EXISTS (SELECT FROM deedbox.queue WHERE deadline <= deedbox.clock()),
+       EXISTS (SELECT FROM deedbox.effect WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock()),
+       EXISTS (SELECT FROM deedbox.effect
+               WHERE state IN ({{effect.expire}}) AND (not_after <= deedbox.clock() OR after_slot IS NOT NULL)),
+       EXISTS (SELECT FROM deedbox.queue WHERE state = 'dispatching'),
+       (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
+        WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)
+
 -- name: rescue
 -- Take back jobs whose lease ran out, in order and bounded: queued again where attempts are left, else parked; canceled where
--- that was asked. The dead attempt is journalled and counts.
+-- that was asked. The dead attempt is journalled and counts. A person is told of what was given up, and of a job that was
+-- taken over for the third time in one round: it may be what kills its workers.
 WITH lost AS (
     SELECT job_id, attempt_id, attempt, attempts_allowed, round, worker, started_at, cancel_requested
     FROM deedbox.queue
@@ -17,7 +32,7 @@ WITH lost AS (
         attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
         takeovers = q.takeovers + 1, last_seq = q.last_seq + 1, updated_at = deedbox.clock()
     FROM ids WHERE q.job_id = ids.job_id AND ids.move IN ('rescue', 'give_up')
-    RETURNING q.job_id, q.last_seq
+    RETURNING q.job_id, q.last_seq, q.takeovers
 ), gone AS (
     DELETE FROM deedbox.queue q USING ids WHERE q.job_id = ids.job_id AND ids.move = 'cancel'
     RETURNING q.job_id, q.last_seq + 1 AS last_seq
@@ -41,6 +56,16 @@ WITH lost AS (
            || CASE ids.move WHEN 'rescue' THEN jsonb_build_object('next_attempt_in_ms', 0)
                             WHEN 'give_up' THEN jsonb_build_object('retryable', true) ELSE '{}' END
     FROM ids LEFT JOIN kept USING (job_id) LEFT JOIN gone USING (job_id)
+), told AS (
+    INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, message)
+    SELECT gen_random_uuid(), j.tenant, c.cause, ids.job_id, c.message
+    FROM ids JOIN kept USING (job_id)
+    CROSS JOIN LATERAL (VALUES
+        (ids.move = 'give_up', 'given_up', 'Its worker was lost, and no attempt is left.'),
+        (kept.takeovers >= 3, 'taken_over_repeatedly', 'It was taken over from lost workers again and again.')
+    ) AS c (holds, cause, message)
+    CROSS JOIN LATERAL (SELECT tenant FROM deedbox.job WHERE job_id = ids.job_id LIMIT 1) AS j
+    WHERE c.holds ON CONFLICT DO NOTHING
 )
 SELECT job_id, move FROM ids
 
@@ -57,11 +82,6 @@ UPDATE deedbox.queue q SET due = true FROM ripe WHERE q.job_id = ripe.job_id RET
 SELECT job_id FROM deedbox.queue
 WHERE deadline <= deedbox.clock() AND (state IN ({{job.cancel}}) OR (state IN ({{job.cancel_attempt}}) AND NOT cancel_requested))
 ORDER BY deadline LIMIT %(limit)s
-
--- name: next_due
--- Seconds until the next job becomes due; no row when none waits for its time.
-SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8
-FROM deedbox.queue WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1
 
 -- name: dispatching_done
 -- Jobs that are dispatching although all their effects have ended: whoever ended the last one died before it could say so.

@@ -1,8 +1,6 @@
 -- name: jobs
--- Tell whoever follows these jobs that something new is there: their ids by commas, 200 to a notification at most.
-SELECT pg_notify('deedbox_events', string_agg(job_id, ','))
-FROM (SELECT job_id::text, (row_number() OVER () - 1) / 200 AS chunk FROM unnest(%(job_id)s::uuid[]) AS u (job_id)) AS ids
-GROUP BY chunk
+-- Tell whoever follows these jobs that something new is there: each text holds ids by commas.
+SELECT pg_notify('deedbox_events', ids) FROM unnest(%(ids)s::text[]) AS u (ids)
 
 -- name: queue
 -- Tell the workers that something is due.

@@ -32,19 +32,19 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
        j.parent_job_id, q.deadline
-FROM deedbox.job j
-LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
-LEFT JOIN deedbox.result r ON r.job_id = j.job_id
-WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 
 -- name: pulse
 -- The state of a job that a principal may see, and the number of its last event.
 SELECT coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq)
-FROM deedbox.job j
-LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
-LEFT JOIN deedbox.result r ON r.job_id = j.job_id
-WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 
 -- name: events
@@ -52,13 +52,13 @@ WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject
 -- that has nothing newer comes as one row without an event. No row: unknown or foreign.
 SELECT j.action, coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq),
        e.seq, e.event_id, e.type, e.round, e.attempt_id, e.at, e.payload
-FROM deedbox.job j
-LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
-LEFT JOIN deedbox.result r ON r.job_id = j.job_id
+FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
 LEFT JOIN LATERAL (
     SELECT * FROM deedbox.event WHERE job_id = j.job_id AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 ) AS e ON true
-WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 ORDER BY e.seq
 
@@ -75,12 +75,16 @@ WHERE d.document_id = %(document_id)s AND d.tenant = %(tenant)s AND j.tenant = %
 -- A page of the jobs a principal may see, newest first, below a key. A filter that is null lets everything pass.
 SELECT j.job_id, j.action, coalesce(q.state, r.state), coalesce(q.round, r.round), coalesce(q.attempt, r.attempt),
        j.created_at, greatest(q.updated_at, r.ended_at), p.name, j.source, j.caller_run
-FROM deedbox.job j
-LEFT JOIN deedbox.queue q ON q.job_id = j.job_id
-LEFT JOIN deedbox.result r ON r.job_id = j.job_id
-LEFT JOIN deedbox.principal p ON p.principal_id = j.subject
+FROM (
+    SELECT * FROM deedbox.job
+    WHERE job_id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY job_id DESC
+    OFFSET 0
+) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+LEFT JOIN LATERAL (SELECT name FROM deedbox.principal WHERE principal_id = j.subject LIMIT 1) AS p ON true
 WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
-    AND (%(before)s::uuid IS NULL OR j.job_id < %(before)s)
     AND (%(action)s::text IS NULL OR j.action = %(action)s)
     AND (%(state)s::text IS NULL OR coalesce(q.state, r.state) = %(state)s)
     AND (%(key_sha256)s::bytea IS NULL OR j.key_sha256 = %(key_sha256)s)

@@ -1,0 +1,67 @@
+"""The same application on a product that breaks a promise on purpose: the checker has to find it.
+
+`make chaos ARGS="--app tests.chaos.broken:resent --seconds 60"` ends with exit code 1; each of `BREAKS` is such a name.
+"""
+
+from collections.abc import Callable
+from typing import Any, LiteralString, cast
+
+import pytest
+
+from deedbox.dispatch import send
+from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Transient
+from deedbox.store.loader import statement
+from tests.chaos.app import app
+
+_patch = pytest.MonkeyPatch()
+_perform = send.perform
+
+
+def _resent() -> None:
+    """What may have been accepted is taken for not sent, and sent again."""
+
+    async def perform(connector: Connector, order: EffectOrder) -> Outcome:
+        outcome = await _perform(connector, order)
+        if isinstance(outcome, Ambiguous):
+            return Transient("not_sent", outcome.code, outcome.message, outcome.phase, 0.1)
+        return outcome
+
+    _patch.setattr(send, "perform", perform)
+
+
+def _altered() -> None:
+    """Something else is sent than what was approved."""
+
+    async def perform(connector: Connector, order: EffectOrder) -> Outcome:
+        call = cast("dict[str, Any]", order.payload)
+        call["body"]["number"] += 1
+        return await _perform(connector, order)
+
+    _patch.setattr(send, "perform", perform)
+
+
+def _unswitched() -> None:
+    """Nobody looks at the switch."""
+
+    def blind(module: LiteralString, name: LiteralString) -> LiteralString:
+        text = statement(module, name)
+        if (module, name) != ("outbox", "lease"):
+            return text
+        return text.replace(" AND s.is_on", "").replace("AND NOT s.is_on AND", "AND false AND")
+
+    async def go(*_given: object, **_options: object) -> str:
+        return "go"
+
+    _patch.setattr("deedbox.store.outbox.statement", blind)
+    _patch.setattr("deedbox.dispatch.loop.leave_to_dial", go)
+
+
+BREAKS: dict[str, Callable[[], None]] = {"resent": _resent, "altered": _altered, "unswitched": _unswitched}
+
+
+def __getattr__(name: str) -> Any:
+    """The application, after the break of that name. Raises AttributeError for any other."""
+    if name not in BREAKS:
+        raise AttributeError(name)
+    BREAKS[name]()
+    return app
