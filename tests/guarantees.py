@@ -112,7 +112,7 @@ GUARANTEES: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-ALERT",
-        "What used up its attempts, ended of a bug or was taken over again and again opens one alert, however often it happens.",
+        "What used up its attempts, ended of a bug or was taken over again and again opens one alert.",
         "safety: alerts",
     ),
     Guarantee("G-CANCEL", "A canceled job runs no further, and what it had planned is not sent.", "lifecycle: cancel"),
@@ -179,6 +179,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
     Guarantee(
         "G-UNKNOWN-NOT-RESENT",
         "An effect that may have been accepted becomes unknown and is not sent again by itself.",
+        "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-DOUBTFUL",
+        "What may have been accepted is sent again only while its native key lives, and never ends as if it had not left.",
         "lifecycle: effect",
     ),
     Guarantee("G-SAME-KEY", "Every sending of one effect carries the same idempotency key.", "safety: connectors"),

@@ -163,13 +163,20 @@ async def test_while_a_native_key_lives_the_same_key_is_sent_again_and_then_it_i
     built = await box.build(Planned())
     await box.dispatcher().once()
     assert await box.state(built.effect_id) == "pending"
-    await box.database.shift_clock(599)
+    # The key has to live for the whole of a sending, not only at its beginning.
+    await box.database.shift_clock(500)
     await box.dispatcher().once()
     assert [(order.effect_id, order.attempt) for order in box.connector.sent] == [(str(built.effect_id), n) for n in (1, 2)]
-    await box.database.shift_clock(1300)
-    box.connector.script.append(LOST)
+    await box.database.shift_clock(599)
     await box.dispatcher().once()
+    await box.expire()
+    assert await box.state(built.effect_id) == "pending"
+    await box.database.shift_clock(601)
+    await box.dispatcher().once()
+    await box.expire()
     assert await box.state(built.effect_id) == "unknown"
+    assert len(box.connector.sent) == 2
+    assert await box.database.value("SELECT cause FROM deedbox.alert") == "effect_unknown"
 
 
 async def test_an_ambiguous_notice_is_closed_and_writes_no_event(box: Outbox):

@@ -111,7 +111,6 @@ def test_machine_finds_what_is_broken(world: World, monkeypatch: pytest.MonkeyPa
 
 # What the machine found ----------------------------------------------------------------------------------------------------
 
-FOUND = pytest.mark.xfail(strict=True, reason="reported with a proposal; machine.promises.FORGIVEN goes with the mending")
 CUT_OFF = Ambiguous("timed_out", "No answer came in time.", "body_sent")
 
 
@@ -127,7 +126,7 @@ async def resent(database: TestDatabase) -> AsyncGenerator[tuple[Outbox, Built]]
         yield box, built
 
 
-@FOUND
+@proves("G-DOUBTFUL")
 @pytest.mark.anyio
 async def test_what_may_have_been_accepted_is_not_sent_again_once_its_key_has_died(database: TestDatabase) -> None:
     async with resent(database) as (box, _):
@@ -136,7 +135,7 @@ async def test_what_may_have_been_accepted_is_not_sent_again_once_its_key_has_di
         assert len(box.connector.sent) == 1
 
 
-@FOUND
+@proves("G-DOUBTFUL")
 @pytest.mark.anyio
 async def test_what_may_have_been_accepted_does_not_expire_as_unsent(database: TestDatabase) -> None:
     async with resent(database) as (box, built):
@@ -145,7 +144,7 @@ async def test_what_may_have_been_accepted_does_not_expire_as_unsent(database: T
         assert await box.state(built.effect_id) != "failed"
 
 
-@FOUND
+@proves("G-DOUBTFUL")
 @pytest.mark.anyio
 async def test_a_job_one_of_whose_effects_may_have_been_accepted_is_not_canceled(database: TestDatabase) -> None:
     async with resent(database) as (box, built):
@@ -155,7 +154,7 @@ async def test_a_job_one_of_whose_effects_may_have_been_accepted_is_not_canceled
         assert await box.state(built.effect_id) == "pending"
 
 
-@FOUND
+@proves("G-DOUBTFUL")
 @pytest.mark.anyio
 async def test_a_refusal_of_the_second_sending_does_not_deny_the_first(database: TestDatabase) -> None:
     async with resent(database) as (box, built):

@@ -63,7 +63,8 @@ async def test_the_moves_that_the_guard_is_not_called_for_are_edges(database: Te
     conditions = {
         str(row[0]): str(row[1])
         for row in await database.rows(
-            "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'deedbox.queue'::regclass AND NOT tgisinternal"
+            "SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger"
+            " WHERE tgrelid = 'deedbox.queue'::regclass AND NOT tgisinternal"
         )
     }
     # Exactly these two are left out, and each is legal whatever else the row says.

@@ -1,19 +1,20 @@
 """Write, or with --check compare, everything that is derived from the model.
 
-`python -m tools.derive` rewrites the marked blocks of the newest migration and the generated pages of the docs; with
-`--check` it changes nothing and exits 1, naming each stale file.
+`python -m tools.derive` rewrites each marked block in the newest migration that holds it, and the generated pages of the docs;
+with `--check` it changes nothing and exits 1, naming each stale file.
 """
 
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from deedbox.model.errors import CODES
 from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
 
 ROOT = Path(__file__).resolve().parent.parent
-MIGRATION = ROOT / "src/deedbox/store/migrations/0001_initial.sql"
+MIGRATIONS = ROOT / "src/deedbox/store/migrations"
 _BLOCK = re.compile(
     r"(?P<head>[ ]*-- >>> derived (?P<name>\S+)\n)(?P<body>.*?)(?P<tail>(?P<indent>[ ]*)-- <<< derived (?P=name)\n)", re.DOTALL
 )
@@ -42,16 +43,26 @@ def blocks() -> dict[str, list[str]]:
     }
 
 
-def migration() -> str:
-    """The newest migration with its derived blocks filled in."""
+def holders() -> dict[Path, frozenset[str]]:
+    """The migrations that hold derived blocks as they are now: of each block the newest one; older ones stay as applied."""
+    newest: dict[str, Path] = {}
+    for path in sorted(MIGRATIONS.glob("*.sql")):
+        newest |= {match["name"]: path for match in _BLOCK.finditer(path.read_text())}
+    return {path: frozenset(name for name, at in newest.items() if at == path) for path in newest.values()}
+
+
+def migration(path: Path, names: frozenset[str]) -> str:
+    """A migration with these derived blocks filled in."""
     items = blocks()
 
     def fill(match: re.Match[str]) -> str:
+        if match["name"] not in names:
+            return match[0]
         lines = items[match["name"]]
         body = "".join(f"{match['indent']}{line}{',' if number < len(lines) else ''}\n" for number, line in enumerate(lines, 1))
         return match["head"] + body + match["tail"]
 
-    return _BLOCK.sub(fill, MIGRATION.read_text())
+    return _BLOCK.sub(fill, path.read_text())
 
 
 def states_page() -> str:
@@ -84,7 +95,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
     from tools.pages import guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
     return {
-        MIGRATION: migration,
+        **{path: partial(migration, path, names) for path, names in holders().items()},
         ROOT / "docs/states.md": states_page,
         ROOT / "docs/errors.md": errors_page,
         ROOT / "docs/settings.md": settings_page,

@@ -5,7 +5,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,7 @@ class MovingProvider(HttpProvider):
     refusals: int = 0
     _seen: set[str] = field(default_factory=set[str])
     _rng: random.Random = field(default_factory=random.Random)
+    _closing: asyncio.Event = field(default_factory=asyncio.Event)
     _keeper: socket.socket | None = None
     _server: asyncio.Server | None = None
 
@@ -83,8 +84,11 @@ class MovingProvider(HttpProvider):
             if self._server is not None:
                 self._server.close()
             self._keeper.close()
+            self._closing.set()
             for writer in list(self._writers):
                 writer.transport.abort()
+            while self._writers:
+                await asyncio.sleep(0.01)
 
     async def refuse_for(self, pause_s: float) -> None:
         """Refuse every connection for a while, unless it does so already."""
@@ -117,6 +121,8 @@ class MovingProvider(HttpProvider):
     async def _after(self, fault: Fault, note: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         if fault != "accept_then_hang":
             return await HttpProvider._after(self, fault, note, writer)
-        await asyncio.sleep(HANG_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANG_S):
+                await self._closing.wait()
         writer.transport.abort()
         return False

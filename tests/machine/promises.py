@@ -12,9 +12,6 @@ EDGES = {machine.name: frozenset(machine.edges()) for machine in ALL}
 BIRTHS = {machine.name: frozenset(move.target for move in machine.moves if not move.sources) for machine in ALL}
 ENDINGS = {"completed": "job.completed", "failed_terminal": "job.failed", "canceled": "job.canceled"}
 PARKED = "failed_retryable"
-# An effect that was sent again under its native key may have been done, and is treated as if it had not left: it is leased
-# after the key has died, and it is canceled, expired and refused without having been unknown. Reported; goes with its mending.
-FORGIVEN = frozenset({"native_key"})
 
 
 @dataclass
@@ -173,8 +170,6 @@ def the_provider_did_nothing_twice_and_nothing_else(book: Book) -> None:
         assert (order.job_id, order.slot, order.digest) in book.planned, f"{order.slot} was never planned like this"
     book.orders_read = len(book.provider.asked)
     for effect_id, times in book.provider.performed.items():
-        if TARGETS[book.after.effects[effect_id].target] in FORGIVEN:
-            continue
         allowed = 1 + book.disproved[effect_id]
         assert times <= allowed, f"effect {effect_id} was performed {times} times, {allowed} allowed"
 
@@ -183,7 +178,7 @@ def what_happened_is_not_denied(book: Book) -> None:
     """A completed effect has a receipt; one that the provider performed does not end otherwise without having been unknown."""
     for effect in book.after.effects.values():
         assert effect.state != "completed" or effect.receipts, f"effect {effect.effect_id} is completed without a receipt"
-        ended_otherwise = effect.state in {"failed", "canceled"} and TARGETS[effect.target] not in FORGIVEN
+        ended_otherwise = effect.state in {"failed", "canceled"}
         if ended_otherwise and book.provider.performed[effect.effect_id]:
             assert effect.effect_id in book.been_unknown, f"{effect.slot} was performed, and is {effect.state}"
         if book.disproved[effect.effect_id] and TARGETS[effect.target] == "blind":

@@ -148,20 +148,25 @@ async def _settle_held(
 def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, retry: Retry) -> tuple[Move, Why]:
     """Which move an end without a receipt is, and what is kept of it."""
     phase, code, message = short_message(outcome.phase), short_message(outcome.code), short_message(outcome.message)
-    if isinstance(outcome, Refused):
-        return "refuse", Why(phase, outcome.failure_class, code, message)
-    if isinstance(outcome, Transient):
-        if effect.attempt >= retry.attempts:
-            said = f"It was tried {effect.attempt} times and never accepted: {message}"
-            return "refuse", Why(phase, outcome.failure_class, "attempts_exhausted", short_message(said))
+    name: Move = "refuse"
+    if isinstance(outcome, Ambiguous):
+        why = Why(phase, "ambiguous", code, message, outcome.closed, retry.delay(effect.attempt))
+        if effect.kind == "notice":
+            name = "close_notice"
+        else:
+            name = "resend_same_key" if effect.native_key_lives and effect.attempt < retry.attempts else "lose_track"
+    elif isinstance(outcome, Refused):
+        why = Why(phase, outcome.failure_class, code, message)
+    elif effect.attempt >= retry.attempts:
+        said = f"It was tried {effect.attempt} times and never accepted: {message}"
+        why = Why(phase, outcome.failure_class, "attempts_exhausted", short_message(said))
+    else:
         wait_s = retry.delay(effect.attempt, retry_after=outcome.retry_after)
-        return "retry", Why(phase, outcome.failure_class, code, message, wait_s=wait_s)
-    why = Why(phase, "ambiguous", code, message, outcome.closed, retry.delay(effect.attempt))
-    if effect.kind == "notice":
-        return "close_notice", why
-    if effect.native_key_lives and effect.attempt < retry.attempts:
-        return "resend_same_key", why
-    return "lose_track", why
+        name, why = "retry", Why(phase, outcome.failure_class, code, message, wait_s=wait_s)
+    if name == "refuse" and effect.doubtful:
+        # This sending was surely not accepted; one before it may have been.
+        name, why = "lose_track", Why(phase, "ambiguous", code, message, closed=True)
+    return name, why
 
 
 async def _settle_late(

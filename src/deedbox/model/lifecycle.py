@@ -146,6 +146,7 @@ EFFECT = Lifecycle(
         Move("refuse", ("sending",), "failed", ("dispatcher",), fenced=True, notes="permanent"),
         Move("lose_track", ("sending",), "unknown", ("dispatcher", "sweep"), fenced=True, notes="may be accepted"),
         Move("resend_same_key", ("sending",), "pending", ("dispatcher", "sweep"), fenced=True, notes="native key lives"),
+        Move("doubt", ("pending",), "unknown", ("sweep",), notes="sent before, may be accepted, and its key has died"),
         Move("late_receipt", ("pending", "sending", "unknown"), "completed", ("replaced sender",)),
         Move("confirm", ("unknown",), "completed", ("reconciler", "human"), notes="look-up found it, or evidence"),
         Move("disprove", ("unknown",), "pending", ("reconciler", "human"), notes="it is certain that nothing arrived"),

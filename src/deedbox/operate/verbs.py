@@ -315,6 +315,9 @@ async def _read(connection: Connection, principal: Principal, effect_id: UUID) -
 
 
 def _illegal(effect: LockedEffect, verb: str) -> DeedboxError:
+    if effect.state == "pending" and effect.doubtful:
+        said = "It was sent before and may have been accepted: it is sent again under the same key, or becomes unknown."
+        return DeedboxError("illegal_move", said)
     sources = " or ".join(EFFECT.sources(verb))
     return DeedboxError("illegal_move", f"This effect is {effect.state}; only one that is {sources} can be {_DONE[verb]}.")
 

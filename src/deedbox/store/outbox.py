@@ -37,6 +37,7 @@ Move = Literal[
     "retry",
     "give_back",
     "resend_same_key",
+    "doubt",
     "refuse",
     "lose_track",
     "close_notice",
@@ -91,6 +92,8 @@ class LockedEffect:
     age_s: float
     visibility_lag_s: float
     phase: str | None
+    doubtful: bool
+    """Sent before under its native key, and perhaps accepted then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +335,14 @@ async def _rescue(connection: Connection, ids: IdSource, effect: LockedEffect) -
 async def _expire(connection: Connection, ids: IdSource, effect: LockedEffect) -> bool:
     if effect.state != "pending":
         return False
+    if effect.doubtful:
+        if not effect.expired and effect.native_key_lives:
+            return False
+        said = "It may have been accepted, and the provider does not know its key any more: it is not sent again."
+        if not await move(connection, "doubt", effect, Why(code="key_died", message=said), event_id=ids.new()):
+            return False
+        await raise_alert(connection, effect, alert_id=ids.new(), cause="effect_unknown", message=said)
+        return True
     if effect.expired:
         why = Why(code="expired_unsent", message="Its time passed before it could be sent.")
         moved = await move(connection, "expire", effect, why, event_id=ids.new())

@@ -133,6 +133,7 @@ BEGIN
         IF (OLD.state, NEW.state) NOT IN (
             -- >>> derived effect.edges
             ('pending', 'sending'),
+            ('pending', 'unknown'),
             ('pending', 'completed'),
             ('pending', 'failed'),
             ('pending', 'canceled'),
@@ -345,6 +346,7 @@ CREATE TABLE deedbox.effect (
     message text,
     sender_closed boolean DEFAULT false NOT NULL,
     updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    doubtful boolean DEFAULT false NOT NULL,
     CONSTRAINT effect_authority CHECK ((num_nonnulls(approval_id, verdict_id) = 1)),
     CONSTRAINT effect_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT effect_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),

@@ -42,8 +42,9 @@ SELECT approval_id FROM deedbox.approval
 WHERE job_id = %(job_id)s AND state IN ({{approval.withdraw}}) ORDER BY approval_id FOR UPDATE
 
 -- name: lock_effects
--- Lock all acts of a job, in one order, after its queue row.
-SELECT effect_id, slot, state FROM deedbox.effect WHERE job_id = %(job_id)s AND kind = 'act' ORDER BY effect_id FOR UPDATE
+-- Lock all acts of a job, in one order, after its queue row. One that waits to be sent again, and may have been done, says so.
+SELECT effect_id, slot, CASE WHEN state = 'pending' AND doubtful THEN 'perhaps done' ELSE state END
+FROM deedbox.effect WHERE job_id = %(job_id)s AND kind = 'act' ORDER BY effect_id FOR UPDATE
 
 -- name: ask_to_stop
 -- Tell the worker that runs a job to stop; it, or sweep after it, ends the job.

@@ -33,6 +33,9 @@ WITH switches AS MATERIALIZED (
         AND (e.after_slot IS NULL OR EXISTS (
             SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state = 'completed'
         ))
+        -- What may have been done is sent again only while the provider still knows its key, and will for the whole sending.
+        AND (NOT e.doubtful OR coalesce(t.capability = 'native_key'
+             AND e.first_sent_at + t.native_key_ttl > deedbox.clock() + make_interval(secs => %(lease_s)s), false))
         AND e.digest = sha256(p.body)
         AND coalesce(a.state = 'approved' AND e.digest = ANY (a.effect_digests),
                      v.decision IN ('allow', 'delay', 'sample') AND e.digest = ANY (v.effect_digests), false)
@@ -103,7 +106,7 @@ SELECT e.effect_id, e.job_id, e.tenant, e.kind, e.connector, e.target, e.slot, e
        coalesce(t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false),
        coalesce(e.lease_until <= deedbox.clock(), false), e.not_after <= deedbox.clock(),
        extract(epoch FROM deedbox.clock() - e.updated_at)::float8,
-       coalesce(extract(epoch FROM t.visibility_lag), 0)::float8, e.phase
+       coalesce(extract(epoch FROM t.visibility_lag), 0)::float8, e.phase, e.doubtful
 FROM deedbox.effect e
 LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
 WHERE e.effect_id = %(effect_id)s
@@ -142,9 +145,14 @@ WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.ret
 -- name: resend_same_key
 -- May have been accepted, and the target still knows the key: the same key again cannot act twice.
 UPDATE deedbox.effect SET state = 'pending', fence = NULL, sender = NULL, lease_until = NULL, phase = %(phase)s,
-       class = %(class)s, code = %(code)s, message = %(message)s, sender_closed = %(closed)s,
+       class = %(class)s, code = %(code)s, message = %(message)s, sender_closed = %(closed)s, doubtful = true,
        not_before = deedbox.clock() + make_interval(secs => %(wait_s)s), updated_at = deedbox.clock()
 WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.resend_same_key}}) RETURNING effect_id
+
+-- name: doubt
+-- It may have been accepted, and cannot be sent again any more without acting twice.
+UPDATE deedbox.effect SET state = 'unknown', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
+WHERE effect_id = %(effect_id)s AND doubtful AND state IN ({{effect.doubt}}) RETURNING effect_id
 
 -- name: refuse
 -- Permanently not accepted, or tried often enough.
@@ -166,23 +174,24 @@ WHERE effect_id = %(effect_id)s AND fence = %(fence)s AND state IN ({{effect.clo
 
 -- name: disprove
 -- It is certain that nothing arrived: due again.
-UPDATE deedbox.effect SET state = 'pending', not_before = deedbox.clock(), first_sent_at = NULL, updated_at = deedbox.clock()
+UPDATE deedbox.effect SET state = 'pending', not_before = deedbox.clock(), first_sent_at = NULL, doubtful = false,
+       updated_at = deedbox.clock()
 WHERE effect_id = %(effect_id)s AND state IN ({{effect.disprove}}) RETURNING effect_id
 
 -- name: expire
 -- Its time passed before it was sent.
 UPDATE deedbox.effect SET state = 'failed', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
-WHERE effect_id = %(effect_id)s AND state IN ({{effect.expire}}) RETURNING effect_id
+WHERE effect_id = %(effect_id)s AND NOT doubtful AND state IN ({{effect.expire}}) RETURNING effect_id
 
 -- name: abandon
 -- A person gives it up; the reason is kept.
 UPDATE deedbox.effect SET state = 'failed', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
-WHERE effect_id = %(effect_id)s AND state IN ({{effect.abandon}}) RETURNING effect_id
+WHERE effect_id = %(effect_id)s AND (state = 'unknown' OR NOT doubtful) AND state IN ({{effect.abandon}}) RETURNING effect_id
 
 -- name: cancel
 -- Withdrawn before anything was sent.
 UPDATE deedbox.effect SET state = 'canceled', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
-WHERE effect_id = %(effect_id)s AND state IN ({{effect.cancel}}) RETURNING effect_id
+WHERE effect_id = %(effect_id)s AND NOT doubtful AND state IN ({{effect.cancel}}) RETURNING effect_id
 
 -- name: add_receipt
 -- Keep what a provider, a look-up or a person answered; never changed afterwards. The same id again is the same receipt.
@@ -208,10 +217,13 @@ WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock() AND ef
 ORDER BY effect_id LIMIT %(limit)s
 
 -- name: unsendable
--- Pending effects whose time passed, or whose predecessor ended without being done, paged by key.
+-- Pending effects whose time passed, whose predecessor ended without being done, or which may have been done and whose key the
+-- provider has forgotten, paged by key.
 SELECT e.effect_id, e.job_id FROM deedbox.effect e
+LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
 WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
-    AND (e.not_after <= deedbox.clock() OR (e.after_slot IS NOT NULL AND EXISTS (
+    AND (e.not_after <= deedbox.clock() OR (e.doubtful AND NOT coalesce(
+        t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false)) OR (e.after_slot IS NOT NULL AND EXISTS (
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
     )))
 ORDER BY e.effect_id LIMIT %(limit)s

@@ -30,6 +30,6 @@ FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
 JOIN deedbox.proposal_effect now ON now.proposal_id = a.proposal_id AND now.job_id = a.job_id AND now.group_name = a.group_name
 JOIN deedbox.effect was ON was.job_id = j.replaces AND was.connector = now.connector AND was.target = now.target
-    AND was.slot = now.slot AND was.state IN ('sending', 'unknown', 'completed')
+    AND was.slot = now.slot AND (was.state IN ('sending', 'unknown', 'completed') OR was.doubtful)
 WHERE a.approval_id = %(approval_id)s
 ORDER BY now.position

@@ -7,7 +7,7 @@ SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lea
        EXISTS (SELECT FROM deedbox.queue WHERE deadline <= deedbox.clock()),
        EXISTS (SELECT FROM deedbox.effect WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock()),
        EXISTS (SELECT FROM deedbox.effect
-               WHERE state IN ({{effect.expire}}) AND (not_after <= deedbox.clock() OR after_slot IS NOT NULL)),
+               WHERE state IN ({{effect.expire}}) AND (not_after <= deedbox.clock() OR after_slot IS NOT NULL OR doubtful)),
        EXISTS (SELECT FROM deedbox.queue WHERE state = 'dispatching'),
        (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
         WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)
