@@ -239,6 +239,9 @@ async def test_the_class_of_a_failure_decides_what_becomes_of_an_effect(
         await box.dispatcher().once()
         expected = BECOMES[decide(failure_class, native_key=native_key).effect]
         assert await box.state(built.effect_id) == expected
+        told = {"denied": ["effect_denied"]}.get(failure_class, ["effect_unknown"] if expected == "unknown" else [])
+        alerts = await database.rows("SELECT cause FROM deedbox.alert WHERE effect_id = %s", built.effect_id)
+        assert [row[0] for row in alerts] == told
 
 
 @proves("G-MATRIX")
@@ -341,7 +344,7 @@ async def test_a_model_that_hangs_is_given_up_by_what_was_measured_of_it() -> No
         started = time.monotonic()
         with pytest.raises(ModelFailure, match="in time"):
             await client.call(Done, "What is it?")
-        assert time.monotonic() - started < 100
+        assert time.monotonic() - started < 30
 
     with OpenAiEndpoint(["valid"] * ENOUGH + ["hang"], valid={"text": "fine"}) as server:
         await with_client(ModelEndpoint(server.base_url, None, "tiny", timeout_s=300.0, least_timeout_s=0.3), story)

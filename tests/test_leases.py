@@ -279,6 +279,24 @@ async def test_rescue_passes_those_it_cannot_have(database: TestDatabase) -> Non
             await one.until(job_id, "completed")
 
 
+async def test_one_job_that_cannot_be_moved_does_not_keep_the_others_of_its_page(database: TestDatabase) -> None:
+    waiting = Waiting()
+    async with road(database, waiting.app) as one:
+        jobs = [(await one.submit("wait_here", {})).job_id for _ in range(5)]
+        one.start(one.worker(slots=5))
+        await until(lambda: _count(waiting), lambda count: count == 5)
+        # An event that should not be there stands where the first job's next one belongs.
+        bad = "INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)"
+        where = "SELECT job_id, last_seq + 1, job_id, 'job.progress', round, deedbox.clock(), '{}' FROM deedbox.queue"
+        await database.rows(f"{bad} {where} WHERE job_id = %s", jobs[0])
+        await database.rows(LAPSE)
+        assert await Sweep(one.pool, one.ids, Lease(30.0)).rescue() == 4
+        assert await one.state(jobs[0]) == "running"
+        waiting.gates[0].set()
+        for job_id in jobs[1:]:
+            await one.until(job_id, "completed")
+
+
 async def test_a_kind_that_no_worker_knows_waits_visibly_and_is_rescued_too(database: TestDatabase) -> None:
     waiting, known = Waiting(), App()
 

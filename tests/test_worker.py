@@ -294,3 +294,22 @@ async def test_a_blocked_key_holds_up_only_itself(database: TestDatabase) -> Non
         # The rival rolled back: whoever waited becomes the owner.
         assert not (await held).replayed
         await until(lambda: database.value("SELECT count(*) FROM deedbox.job"), lambda count: count == 7)
+
+
+async def test_a_drain_does_not_use_up_the_last_attempt(database: TestDatabase) -> None:
+    app, began = App(), asyncio.Event()
+
+    @app.action(roles=["operator"], policy=allow(), retry=Retry(attempts=1), key="new")
+    async def wait_long(_ctx: Context, given: Order) -> Order:
+        began.set()
+        await asyncio.Event().wait()
+        return given
+
+    assert wait_long
+    async with road(database, app) as one:
+        job = await one.submit("wait_long", {})
+        stop = one.start(one.worker(drain_s=0.05))
+        await began.wait()
+        stop.set()
+        await one.until(job.job_id, "queued")
+        assert await database.value("SELECT count(*) FROM deedbox.alert") == 0

@@ -60,7 +60,12 @@ class Settings(BaseSettings):
     )
     model_api_key: SecretStr | None = Field(default=None, description="Bearer key of the model endpoint.")
     model_name: str | None = Field(default=None, description="Model to ask for.")
-    model_timeout_s: float = Field(default=60.0, gt=0, le=3600, description="Time-out of one request to the model, in seconds.")
+    model_timeout_s: float = Field(
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Longest time one request to the model may take, in seconds; less once its answers have been measured.",
+    )
     model_repairs: int = Field(default=1, ge=0, le=3, description="Repairs of an invalid answer within one attempt.")
     smtp: SmtpConfig | None = Field(default=None, description='Mail server as JSON: {"host": …, "port": …, "sender": …}.')
     targets: tuple[HttpTargetConfig, ...] = Field(

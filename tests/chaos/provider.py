@@ -87,7 +87,7 @@ class MovingProvider(HttpProvider):
             self._closing.set()
             for writer in list(self._writers):
                 writer.transport.abort()
-            while self._writers:
+            while self._writers:  # noqa: ASYNC110 -- the aborted ones leave within a turn or two of the loop
                 await asyncio.sleep(0.01)
 
     async def refuse_for(self, pause_s: float) -> None:

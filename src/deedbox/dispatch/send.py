@@ -137,6 +137,9 @@ async def _settle_held(
     if name == "lose_track":
         message = f"It is not known whether {effect.slot} was accepted: {why.message}"
         await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="effect_unknown", message=message)
+    elif name == "refuse" and why.failure_class == "denied":
+        message = f"The target {leased.target} refused the credentials or the right to do {effect.slot}: {why.message}"
+        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="effect_denied", message=message)
     if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
         wait_s = retry.delay(1, retry_after=outcome.retry_after)
         await outbox.slow_target(

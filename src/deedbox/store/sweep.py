@@ -7,10 +7,21 @@ from uuid import UUID
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
+FIRST = UUID(int=0)
+"""Before every job."""
 
-async def rescue(connection: Connection, event_ids: Sequence[UUID]) -> list[tuple[UUID, str]]:
-    """Take back at most as many lapsed leases as there are ids; returns the jobs and their moves."""
-    cursor = await connection.execute(statement("sweep", "rescue"), {"limit": len(event_ids), "event_id": list(event_ids)})
+
+async def lapsed(connection: Connection, limit: int, *, after: UUID = FIRST) -> list[UUID]:
+    """The jobs behind `after`, in order, whose lease ran out; whether they can be taken back shows when it is tried."""
+    cursor = await connection.execute(statement("sweep", "lapsed"), {"limit": limit, "after": after})
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def rescue(connection: Connection, event_ids: Sequence[UUID], *, after: UUID = FIRST) -> list[tuple[UUID, str]]:
+    """Take back at most as many lapsed leases behind `after` as there are ids; returns the jobs and their moves, in order."""
+    cursor = await connection.execute(
+        statement("sweep", "rescue"), {"limit": len(event_ids), "event_id": list(event_ids), "after": after}
+    )
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
 

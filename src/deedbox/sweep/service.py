@@ -68,18 +68,45 @@ class Sweep:
         return min(self._lease.sweep, max(0.02, until)) if until is not None else self._lease.sweep
 
     async def rescue(self) -> int:
-        """Take back every lease that ran out, page by page; returns how many."""
-        total = 0
+        """Take back every lease that ran out, page by page in the order of keys; returns how many.
+
+        Neither many rows that cannot be had nor one that cannot be moved keeps the others waiting.
+        """
+        total, after = 0, sweep.FIRST
         while True:
-            async with transaction(self._pool) as connection:
-                moved = await sweep.rescue(connection, self._ids.many(PAGE))
+            try:
+                moved = await self._rescue_page(PAGE, after)
+                last = max(moved) if len(moved) == PAGE else None
+            except UNREACHABLE:
+                raise
+            except StoreError:
+                moved, last = await self._rescue_singly(after)
             total += len(moved)
             if moved:
                 telemetry.RESCUED.inc(len(moved))
                 telemetry.log("sweep").warning("leases_rescued", count=len(moved))
-                await tell(self._pool, jobs=[job_id for job_id, _ in moved], queue=True)
-            if len(moved) < PAGE:
+                await tell(self._pool, jobs=moved, queue=True)
+            if last is None:
                 return total
+            after = last
+
+    async def _rescue_page(self, limit: int, after: UUID) -> list[UUID]:
+        async with transaction(self._pool) as connection:
+            return [job_id for job_id, _ in await sweep.rescue(connection, self._ids.many(limit), after=after)]
+
+    async def _rescue_singly(self, after: UUID) -> tuple[list[UUID], UUID | None]:
+        """One page row by row: what fails is said and passed. Returns what was moved, and where the next page begins."""
+        async with autocommit(self._pool) as connection:
+            page = await sweep.lapsed(connection, PAGE, after=after)
+        moved: list[UUID] = []
+        for job_id, before in zip(page, [after, *page], strict=False):
+            try:
+                moved += await self._rescue_page(1, before)
+            except UNREACHABLE:
+                raise
+            except StoreError as error:
+                telemetry.log("sweep").error("rescue_failed", job_id=str(job_id), error=type(error).__name__)
+        return moved, page[-1] if len(page) == PAGE else None
 
     async def _promote(self) -> None:
         while True:

@@ -23,7 +23,7 @@ from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execu
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
 from deedbox.worker.rota import MOST_LANES, Rota
-from deedbox.worker.settle import LOST, Settler
+from deedbox.worker.settle import LOST, STOPPED, Settler
 
 MOST_PER_CLAIM = 200
 LEAST_PER_CLAIM = 8
@@ -243,7 +243,7 @@ class Worker:
             case "canceled":
                 failure, wait = Failure("canceled", "canceled", "The job was canceled while it ran."), None
             case "drained":
-                failure, wait = Failure("lost", "worker_stopped", "The worker was stopped while the attempt ran."), 0.0
+                failure, wait = Failure("lost", STOPPED, "The worker was stopped while the attempt ran."), 0.0
             case _:
                 failure, wait = Failure("lost", LOST, "The lease of this attempt was lost."), None
         return Outcome(held, action, failure=failure, journal=port.journal, wait_s=wait)

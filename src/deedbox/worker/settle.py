@@ -9,9 +9,8 @@ from uuid import UUID
 from deedbox import telemetry
 from deedbox.extend.action import Action
 from deedbox.gate.admit import Gate, Proposed, admit, judge
-from deedbox.model.failure import job_verb
 from deedbox.model.values import short_message
-from deedbox.store import queue
+from deedbox.store import alert, queue
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
@@ -20,6 +19,7 @@ from deedbox.store.transaction import autocommit, transaction
 from deedbox.worker.execute import Outcome
 
 LOST = "lease_lost"
+STOPPED = "worker_stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class _Verdict:
     code: str | None = None
     message: str | None = None
     gate: Gate | None = None
+    alarm: str | None = None
+    """The cause under which a person is told."""
 
 
 class Settler:
@@ -97,6 +99,7 @@ class Settler:
             movings: list[queue.Moving] = []
             rows: list[queue.AttemptRow] = []
             moves: list[str] = []
+            alerts: list[alert.Alert] = []
             for outcome in outcomes:
                 attempt_id = outcome.held.claimed.attempt_id
                 row = locked.get(attempt_id)
@@ -112,12 +115,16 @@ class Settler:
                 self._place(row.job_id, outcome, verdict, event, endings, movings)
                 rows.append(_attempt_row(outcome, row, verdict.move, verdict))
                 moves.append(verdict.move)
+                if verdict.alarm is not None:
+                    alerts.append(alert.Alert(self._ids.new(), row.job_id, verdict.alarm, verdict.message or ""))
             if endings:
                 await queue.end_attempts(connection, endings)
             if movings:
                 await queue.move_attempts(connection, movings)
             if rows:
                 await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
+            if alerts:
+                await alert.open_alerts(connection, alerts)
         self._teller.soon(jobs=[row.job_id for row in locked.values()])
         return moves
 
@@ -188,12 +195,23 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
     if row.cancel_requested or failure.failure_class == "canceled":
         return _canceled()
     message = short_message(failure.message)
-    if job_verb(failure.failure_class) != "back_off":
-        return _failed("fail", failure.failure_class, failure.code, message)
-    if row.attempt >= row.attempts_allowed:
+    decision = outcome.decision
+    if decision.job != "back_off":
+        alarm = failure.failure_class if decision.alert else None
+        return _failed("fail", failure.failure_class, failure.code, message, alarm=alarm)
+    # A deploy does not use up the last attempt: what a drain has stopped is given back in any case.
+    if row.attempt >= row.attempts_allowed and failure.code != STOPPED:
         event = {"code": failure.code, "class": failure.failure_class, "message": message, "retryable": True}
         return _Verdict(
-            "exhaust", "job.failed", event, "failed_retryable", False, None, failure.failure_class, failure.code, message
+            "exhaust",
+            "job.failed",
+            event,
+            "failed_retryable",
+            ends=False,
+            failure_class=failure.failure_class,
+            code=failure.code,
+            message=message,
+            alarm="exhausted",
         )
     wait = outcome.wait_s
     if wait is None:
@@ -217,9 +235,11 @@ def _canceled() -> _Verdict:
     return _Verdict("cancel", "job.canceled", {"code": "canceled"}, "canceled", True, None, "canceled", "canceled", message)
 
 
-def _failed(move: str, failure_class: str, code: str, message: str, *, gate: Gate | None = None) -> _Verdict:
+def _failed(
+    move: str, failure_class: str, code: str, message: str, *, gate: Gate | None = None, alarm: str | None = None
+) -> _Verdict:
     event = {"code": code, "class": failure_class, "message": message, "retryable": False}
-    return _Verdict(move, "job.failed", event, "failed_terminal", True, None, failure_class, code, message, gate)
+    return _Verdict(move, "job.failed", event, "failed_terminal", True, None, failure_class, code, message, gate, alarm)
 
 
 def _attempt_row(outcome: Outcome, row: queue.Locked | None, move: str, verdict: _Verdict | None = None) -> queue.AttemptRow:

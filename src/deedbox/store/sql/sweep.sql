@@ -12,14 +12,20 @@ SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lea
        (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
         WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)
 
+-- name: lapsed
+-- Jobs whose lease ran out, in order and bounded, whether they can be taken back or not.
+SELECT job_id FROM deedbox.queue
+WHERE state IN ({{job.rescue}}) AND lease_until <= deedbox.clock() AND job_id > %(after)s
+ORDER BY job_id LIMIT %(limit)s
+
 -- name: rescue
--- Take back jobs whose lease ran out, in order and bounded: queued again where attempts are left, else parked; canceled where
--- that was asked. The dead attempt is journalled and counts. A person is told of what was given up, and of a job that was
--- taken over for the third time in one round: it may be what kills its workers.
+-- Take back jobs whose lease ran out, in order behind the one given and bounded: queued again where attempts are left, else
+-- parked; canceled where that was asked. The dead attempt is journalled and counts. A person is told of what was given up, and
+-- of a job that was taken over for the third time in one round: it may be what kills its workers.
 WITH lost AS (
     SELECT job_id, attempt_id, attempt, attempts_allowed, round, worker, started_at, cancel_requested
     FROM deedbox.queue
-    WHERE state IN ({{job.rescue}}) AND lease_until <= deedbox.clock()
+    WHERE state IN ({{job.rescue}}) AND lease_until <= deedbox.clock() AND job_id > %(after)s
     ORDER BY job_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), ids AS (
     SELECT lost.*, e.event_id,
