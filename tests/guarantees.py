@@ -78,6 +78,12 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "An effect that starts another action makes one job however often it is sent, with its parent and trace.",
         "issue 3: dependent jobs",
     ),
+    Guarantee("G-PROGRESS-ONCE", "A later attempt repeats no step of progress that was reported.", "lifecycle: events"),
+    Guarantee(
+        "G-MANY-LISTENERS",
+        "Hundreds of streams of one process share one listening connection, and none misses or repeats an event.",
+        "issue 3: events",
+    ),
     Guarantee("G-DEADLINE", "A job past its deadline is canceled, unless its effects have left.", "issue 3: lifecycle"),
     Guarantee("G-RUN-AT", "A job for later starts at its time and is in nobody's way before.", "issue 3: lifecycle"),
     Guarantee(

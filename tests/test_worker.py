@@ -313,3 +313,29 @@ async def test_a_drain_does_not_use_up_the_last_attempt(database: TestDatabase) 
         stop.set()
         await one.until(job.job_id, "queued")
         assert await database.value("SELECT count(*) FROM deedbox.alert") == 0
+
+
+@proves("G-PROGRESS-ONCE")
+async def test_a_later_attempt_repeats_no_step_that_was_reported(database: TestDatabase) -> None:
+    app, attempts = App(), 0
+
+    @app.action(roles=["operator"], policy=allow(), retry=Retry(attempts=3, base=0.01, cap=0.02), key="new")
+    async def count_up(ctx: Context, given: Order) -> Order:
+        nonlocal attempts
+        attempts += 1
+        for step in range(1, 2 + attempts):
+            await ctx.progress(step, 1 + attempts, f"step {step}")
+        if attempts < 3:
+            raise ActionFailure("overloaded", "busy", "Busy.")
+        return given
+
+    assert count_up
+    async with road(database, app) as one:
+        job = await one.submit("count_up", {})
+        one.start(one.worker())
+        one.start(Sweep(one.pool, one.ids, Lease(2.0)))
+        await one.until(job.job_id, "completed")
+        rows = await database.rows("SELECT payload ->> 'step' FROM deedbox.event WHERE type = 'job.progress' ORDER BY seq")
+        steps = [int(str(row[0])) for row in rows]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == 4

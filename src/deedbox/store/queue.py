@@ -302,6 +302,13 @@ async def add_event(
     return await cursor.fetchone() is not None
 
 
+async def last_step(connection: Connection, job_id: UUID) -> int:
+    """The last step of its progress that a job has reported, -1 where it has reported none."""
+    cursor = await connection.execute(statement("queue", "last_step"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return int(row[0]) if row and row[0] is not None else -1
+
+
 async def read_step(connection: Connection, job_id: UUID, name: str) -> tuple[bytes, str] | None:
     """A checkpoint's input hash and value, or None."""
     cursor = await connection.execute(statement("queue", "read_step"), {"job_id": job_id, "name": name})

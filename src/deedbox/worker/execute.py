@@ -111,7 +111,7 @@ class Port:
     journal: Journal
     read_timeout_s: float = 15.0
     _last_progress: float = -1e9
-    _last_step: int = -1
+    _last_step: int | None = None
     _steps: set[str] = field(default_factory=set[str])
 
     @property
@@ -176,13 +176,21 @@ class Port:
             return await alert.retried_before(connection, claimed.job_id, claimed.round, failure_class)
 
     async def progress(self, step: int, total_steps: int, message: str) -> None:
-        """Report how far it is: at most two a second, and no step twice."""
+        """Report how far it is: at most two a second, and no step twice, also none that an earlier attempt reported."""
+        if self._last_step is None:
+            self._last_step = await self._reported()
         now = time.monotonic()
         if step <= self._last_step or (now - self._last_progress < PROGRESS_EVERY_S and step != total_steps):
             telemetry.log("worker").debug("progress_dropped", step=step, total_steps=total_steps)
             return
         self._last_step, self._last_progress = step, now
         await self._event("job.progress", {"step": step, "total_steps": total_steps, "message": short_message(message)})
+
+    async def _reported(self) -> int:
+        if self.held.claimed.attempt == 1:
+            return -1
+        async with self._store() as connection:
+            return await queue.last_step(connection, self.held.claimed.job_id)
 
     async def partial(self, value: Any) -> None:
         """Report a result in the making."""

@@ -183,6 +183,11 @@ INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, p
 SELECT job_id, last_seq, %(event_id)s, %(type)s, round, attempt_id, deedbox.clock(), %(payload)s::jsonb FROM moved
 RETURNING seq
 
+-- name: last_step
+-- The last step of its progress that a job has reported.
+SELECT (payload ->> 'step')::integer FROM deedbox.event
+WHERE job_id = %(job_id)s AND type = 'job.progress' ORDER BY seq DESC LIMIT 1
+
 -- name: read_step
 -- A checkpoint, whoever wrote it.
 SELECT input_sha256, value::text FROM deedbox.step WHERE job_id = %(job_id)s AND name = %(name)s
