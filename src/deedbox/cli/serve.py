@@ -164,7 +164,12 @@ async def _serve(
             if server is not None and listener is not None:
                 group.create_task(server.serve([listener]), name="api")
                 await server.ready.wait()
-            await _introduce(installation, roles, listener)
+            try:
+                with wiring.told_plainly():
+                    await _introduce(installation, roles, listener)
+            except wiring.StartError as error:
+                # What runs runs on: the loops wait for the database, and what is only said may stay unsaid.
+                telemetry.log("serve").warning("not_introduced", message=str(error))
             await stop.wait()
             if server is not None:
                 server.should_exit = True
