@@ -46,6 +46,9 @@ class Settings(BaseSettings):
         default=30.0, description="Lease of an attempt in seconds; beat, self-fence and sweep follow from it."
     )
     worker_slots: int = Field(default=64, ge=1, le=5000, description="Attempts at once in one worker process.")
+    worker_queues: tuple[str, ...] = Field(
+        default=(), description='Queues that workers serve, as a JSON list such as ["default"]; none: those of their actions.'
+    )
     drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
     send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
     send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")

@@ -330,6 +330,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
                 name=installation.name,
                 build=__version__,
                 slots=settings.worker_slots,
+                queues=settings.worker_queues,
                 drain_s=settings.drain_s,
                 prepare=settings.prepare_statements,
             ),
