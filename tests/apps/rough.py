@@ -51,7 +51,7 @@ async def seen(gate: str) -> None:
 @app.action(roles=["operator"], policy=allow(), key="new", retry=FEW)
 async def block_loop(ctx: Context, given: Told) -> Did:
     """Block the event loop of the process until the pipe is opened."""
-    await ctx.progress(1, 2, f"pid {os.getpid()}")
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
     Path(given.gate).read_bytes()  # noqa: ASYNC240 -- blocking is the point
     return did(ctx)
 
@@ -59,7 +59,7 @@ async def block_loop(ctx: Context, given: Told) -> Did:
 @app.action(roles=["operator"], policy=allow(), key="new", retry=FEW)
 async def hold_gil(ctx: Context, given: Told) -> Did:
     """At the first attempt, keep the interpreter to itself in C code until the pipe is opened."""
-    await ctx.progress(1, 2, f"pid {os.getpid()}")
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
     if ctx.attempt == 1:
         ctypes.PyDLL(None).open(given.gate.encode(), os.O_RDONLY)
     return did(ctx)
@@ -77,7 +77,7 @@ async def exit_process(ctx: Context, given: Told) -> Did:
 async def step_then_wait(ctx: Context, given: Told) -> Did:
     """Wait after a step."""
     await ctx.step("count", lambda: mark(given.marks))
-    await ctx.progress(1, 2, f"pid {os.getpid()}")
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
     await seen(given.gate)
     return did(ctx)
 
@@ -88,7 +88,7 @@ async def wait_in_step(ctx: Context, given: Told) -> Did:
 
     async def count() -> int:
         mark(given.marks)
-        await ctx.progress(1, 2, f"pid {os.getpid()}")
+        await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
         await seen(given.gate)
         return os.getpid()
 

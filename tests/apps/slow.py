@@ -26,7 +26,7 @@ class Waited(BaseModel):
 @app.action(roles=["operator"], policy=allow(), key="new", retry=Retry(attempts=4, base=0.05, cap=0.1))
 async def wait_for(ctx: Context, given: Wait) -> Waited:
     """Wait for a file."""
-    await ctx.progress(1, 2, f"pid {os.getpid()}")
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
     while not Path(given.gate).exists():  # noqa: ASYNC110, ASYNC240 -- another process makes the file
         await asyncio.sleep(0.02)
     return Waited(pid=os.getpid())
