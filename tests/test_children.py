@@ -109,8 +109,10 @@ async def test_an_action_that_is_not_there_is_refused_when_it_is_planned(databas
         parent = await one.submit("take_order", {"action": "paint_parcel"}, "k")
         one.start(one.worker())
         await one.until(parent.job_id, "failed_terminal")
-        message = await database.value("SELECT message FROM deedbox.result")
-        assert "paint_parcel" in str(message) or "log" in str(message)
+        rows = await database.rows("SELECT class, code, message FROM deedbox.result")
+        assert rows[0][0] == "bug"
+        assert "paint_parcel" in str(rows[0][2]), rows
+        assert await database.value("SELECT count(*) FROM deedbox.approval") == 0
 
 
 async def test_nothing_runs_for_somebody_who_was_shut_out_meanwhile(database: TestDatabase) -> None:

@@ -4,8 +4,9 @@ The names below are the whole promise to users of the library; nothing else is. 
 so that a file of handlers, or a command that only asks, does not wait for what it does not use.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.connectors.http import Http, HttpCall
@@ -38,12 +39,7 @@ else:
         "hold": "model.policy",
     }
 
-    def __getattr__(name: str) -> object:
-        """Import a public name at its first use. Raises AttributeError for any other."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
+    __getattr__ = named(__name__, _PLACES)
 
     def __dir__() -> list[str]:
         """What is there, imported or not."""

@@ -3,8 +3,9 @@
 Each name is imported when it is first asked for: who reads the settings alone does not wait for an HTTP or a mail client.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.connectors.http import Http, HttpCall
@@ -28,12 +29,7 @@ else:
         "TargetReader": "read",
     }
 
-    def __getattr__(name: str) -> object:
-        """Import a name at its first use. Raises AttributeError for any other."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
+    __getattr__ = named(__name__, _PLACES)
 
 
 __all__ = [

@@ -3,12 +3,12 @@
 The client's names are imported when they are first asked for: a policy can be written without waiting for an HTTP library.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from deedbox.egress.address import EgressPolicy, check_address, parse_host
 from deedbox.egress.dial import dial
 from deedbox.egress.failures import EgressRefused, MaybeSent, NotSent, failure_in
+from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.egress.client import Answer, EgressClient, async_http_client
@@ -22,12 +22,7 @@ else:
         "check_url": "transport",
     }
 
-    def __getattr__(name: str) -> object:
-        """Import a name at its first use. Raises AttributeError for any other."""
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
+    __getattr__ = named(__name__, _PLACES)
 
 
 __all__ = [

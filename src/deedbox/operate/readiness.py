@@ -5,11 +5,11 @@ a missing partition, a missing right or a read-only server shows, and nothing is
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Mapping
 from uuid import UUID
 
+from deedbox.model.fingerprint import sha256
 from deedbox.store import accept, queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
@@ -84,7 +84,7 @@ class Readiness:
     async def _round_trip(self, connection: Connection) -> dict[str, str]:
         job_id, attempt_id, *events = self._ids.many(5)
         lane_id = await accept.lane(connection, _ACTION, _ACTION, "default")
-        digest = hashlib.sha256(job_id.bytes).digest()
+        digest = sha256(job_id.bytes)
         job = accept.NewJob(
             job_id=job_id,
             tenant="default",

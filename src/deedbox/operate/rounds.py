@@ -9,6 +9,7 @@ from deedbox.intake.submit import Accepted, Intake, Request
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import JOB
+from deedbox.operate.cards import RUNNING_AGAIN
 from deedbox.operate.evidence import checked_reason
 from deedbox.store import audit, decision, rounds
 from deedbox.store.ending import JobEnding, end_job
@@ -17,12 +18,6 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import tell
 from deedbox.store.transaction import transaction
 from deedbox.store.views import Reader, pulse
-
-RULES = (
-    "Only a parked job or an expired lease is taken up, under the same key.",
-    "A job that is completed, failed, canceled, held or dispatching never starts again.",
-    "A correction is a new job with a key of its own, linked to the old one, through a fresh approval.",
-)
 
 
 class Rounds:
@@ -42,7 +37,7 @@ class Rounds:
         """
         reason = checked_reason(reason)
         async with transaction(self._pool) as connection:
-            action = await self._known(connection, principal, job_id, "take_up")
+            action, _ = await self._known(connection, principal, job_id, "take_up")
             attempts = action.retry.attempts if action else None
             number = await rounds.take_up(connection, job_id, event_id=self._ids.new(), attempts=attempts, by=principal.name)
             if number is None:
@@ -78,9 +73,8 @@ class Rounds:
         """
         reason = checked_reason(reason)
         async with transaction(self._pool) as connection:
-            action = await self._known(connection, principal, job_id, "replace")
-            old = await rounds.original(connection, job_id)
-            if action is None or old is None:
+            action, old = await self._known(connection, principal, job_id, "replace")
+            if action is None:
                 raise DeedboxError("not_found", "The action of this job is not served any more.")
             if old.state not in JOB.ended:
                 raise await _refused(connection, job_id, "replaced")
@@ -94,7 +88,9 @@ class Rounds:
                 await self._note(connection, principal, door, "replace", job_id, reason, detail)
         return accepted
 
-    async def _known(self, connection: Connection, principal: Principal, job_id: UUID, verb: Verb) -> Action | None:
+    async def _known(
+        self, connection: Connection, principal: Principal, job_id: UUID, verb: Verb
+    ) -> tuple[Action | None, rounds.Original]:
         if not principal.may(verb):
             raise DeedboxError("permission_denied", f"This needs a role that may {verb.replace('_', ' ')}.")
         # Who may not see a job is told nothing of it, whatever else he may.
@@ -105,7 +101,7 @@ class Rounds:
         if action is not None and action.again and not principal.has_role(action.again):
             wanted = ", ".join(sorted(action.again))
             raise DeedboxError("permission_denied", f"Running {action.name} again needs one of these roles: {wanted}.")
-        return action
+        return action, old
 
     async def _note(
         self,
@@ -124,7 +120,7 @@ class Rounds:
 async def _refused(connection: Connection, job_id: UUID, what: str) -> DeedboxError:
     old = await rounds.original(connection, job_id)
     state = old.state if old and old.state else "gone"
-    return DeedboxError("illegal_move", f"The job is {state}, so it cannot be {_DONE[what]}. {' '.join(RULES)}")
+    return DeedboxError("illegal_move", f"The job is {state}, so it cannot be {_DONE[what]}. {' '.join(RUNNING_AGAIN)}")
 
 
 _DONE = {"take_up": "taken up", "close": "closed", "replaced": "replaced"}

@@ -1,13 +1,12 @@
 """What a person is told about a job, once per cause while it is open, and what is asked before it is tried again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
-
-from psycopg.types.json import Json
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
+from deedbox.store.rows import rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +21,7 @@ class Alert:
 
 async def open_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
     """Open alerts; one that is open for the same job and cause stays as it is."""
-    given = [
-        {"alert_id": str(item.alert_id), "job_id": str(item.job_id), "cause": item.cause, "message": item.message}
-        for item in alerts
-    ]
-    await connection.execute(statement("alert", "open_alerts"), {"alerts": Json(given)})
+    await connection.execute(statement("alert", "open_alerts"), {"alerts": rows([asdict(item) for item in alerts])})
 
 
 async def retried_before(connection: Connection, job_id: UUID, round_number: int, failure_class: str) -> bool:
