@@ -245,7 +245,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
 
 
 def _completed(one: Sample) -> list[queue.Completed]:
-    return [queue.Completed(held, {"text": "x"}, event, {}, {}) for held, event in zip(one.lapsed, one.new, strict=True)]
+    return [queue.Completed(held, {"text": "x"}, event, "{}", {}) for held, event in zip(one.lapsed, one.new, strict=True)]
 
 
 def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:

@@ -2,11 +2,14 @@
 
 import json
 import logging
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, cast
+from uuid import UUID
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from structlog.typing import EventDict
 
 REGISTRY = CollectorRegistry()
 
@@ -24,6 +27,18 @@ EFFECTS_OPEN = Gauge("deedbox_effects_open", "Effects that have not ended, by st
 OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job that is due.", registry=REGISTRY)
 
 
+ATTEMPT: ContextVar[tuple[UUID, UUID] | None] = ContextVar("deedbox_attempt", default=None)
+"""The job and the attempt that this task or thread works for; every line of the log that it writes names them."""
+
+
+def _of_attempt(_logger: object, _method: str, event: EventDict) -> EventDict:
+    attempt = ATTEMPT.get()
+    if attempt is not None:
+        event.setdefault("job_id", str(attempt[0]))
+        event.setdefault("attempt_id", str(attempt[1]))
+    return event
+
+
 _ENCODE = json.JSONEncoder(default=repr).encode
 
 
@@ -39,6 +54,7 @@ def configure_logging(level: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _of_attempt,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

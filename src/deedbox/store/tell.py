@@ -1,8 +1,8 @@
 """Telling others that there is something to see: after the commit, or with it.
 
 NOTIFY takes a lock of the whole database at commit, so it does not travel with the work, but for one flush of accepted jobs
-every few milliseconds (ADR 12). What was committed stands whether or not the telling succeeds: a notification makes a look earlier,
-the poll is the truth.
+every few milliseconds (ADR 12). What was committed stands whether or not the telling succeeds: a notification makes a look
+earlier, the poll is the truth.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ async def tell(pool: Pool, *, jobs: Sequence[UUID] = (), queue: bool = False, ou
 
 async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
     """Wake whoever follows these jobs, on a connection that has no transaction open."""
-    ids = [str(job_id) for job_id in dict.fromkeys(job_ids)]
+    ids = [job_id.hex for job_id in dict.fromkeys(job_ids)]
     texts = [",".join(ids[start : start + MOST_IDS]) for start in range(0, len(ids), MOST_IDS)]
     await connection.execute(statement("tell", "jobs"), {"ids": texts})
 
