@@ -11,6 +11,7 @@ from deedbox.store.loader import Numbered
 from deedbox.store.pool import Pool, make_pool
 from deedbox.store.wire import Wire
 from tests.database import TestDatabase
+from tests.road import until
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +110,16 @@ async def test_a_connection_that_is_cut_fails_what_was_under_way_and_is_made_aga
             await later
         assert await echo(wire, 6) == 6
         assert (await wire.run(PID, {}))[0][0] != pid
+
+
+async def test_a_connection_that_is_cut_while_it_rests_costs_nobody_anything(database: TestDatabase) -> None:
+    async with wired(database) as (_pool, wire):
+        pid = (await wire.run(PID, {}))[0][0]
+        await database.rows("SELECT pg_terminate_backend(%s)", pid)
+        await until(
+            lambda: database.value("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid), lambda count: count == 0
+        )
+        assert await echo(wire, 1) == 1
 
 
 async def test_who_gives_up_waiting_takes_nothing_from_the_others(database: TestDatabase) -> None:

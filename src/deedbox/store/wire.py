@@ -164,6 +164,8 @@ class Wire:
                     between = True
                     continue
                 between = result.status == pq.ExecStatus.PIPELINE_SYNC
+                if not line.sent:
+                    continue
                 if not between:
                     line.sent[0].results.append(result)
                 else:
