@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from python_multipart.multipart import parse_options_header
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from deedbox.http.headers import one_header
+from deedbox.http.headers import header_values, one_header
 from deedbox.intake.documents import input_problems, parse_json
 from deedbox.model.errors import DeedboxError, Problem
 
@@ -31,7 +31,10 @@ def media_type(request: Request) -> tuple[str, dict[str, str]]:
     """
     if (one_header(request, "Content-Encoding", "unsupported_media_type") or "identity").lower() != "identity":
         raise DeedboxError("unsupported_media_type", "Bodies are taken as they are, without Content-Encoding.")
-    name, options = parse_options_header(one_header(request, "Content-Type", "unsupported_media_type"))
+    value = one_header(request, "Content-Type", "unsupported_media_type")
+    if value == "application/json":
+        return value, {}
+    name, options = parse_options_header(value)
     return name.decode("latin-1"), {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in options.items()}
 
 
@@ -47,11 +50,15 @@ def require_utf8(options: dict[str, str]) -> None:
         raise DeedboxError("unsupported_media_type", "JSON is taken in UTF-8 alone.")
 
 
+def _refuse_declared(request: Request, limit: int) -> None:
+    declared = header_values(request, "Content-Length")
+    if declared and declared[0].isdecimal() and int(declared[0][:18]) > limit:
+        raise too_large(limit)
+
+
 async def capped(request: Request, limit: int) -> AsyncIterator[bytes]:
     """The body's chunks. Raises DeedboxError body_too_large at once when it is declared larger or turns out to be."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:18]) > limit:
-        raise too_large(limit)
+    _refuse_declared(request, limit)
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -78,11 +85,23 @@ async def read_json(request: Request, limit: int) -> Any:
 
 async def read_bytes(request: Request, limit: int) -> bytes:
     """The whole body. Raises DeedboxError body_too_large, or invalid_json when it does not arrive in time."""
+    _refuse_declared(request, limit)
+    chunks: list[bytes] = []
+    size, more = 0, True
     try:
         async with asyncio.timeout(ARRIVES_WITHIN_S):
-            return b"".join([chunk async for chunk in capped(request, limit)])
+            while more:
+                message = await request.receive()
+                if message["type"] != "http.request":
+                    raise ClientDisconnect
+                chunk, more = message.get("body", b""), message.get("more_body", False)
+                size += len(chunk)
+                if size > limit:
+                    raise too_large(limit)
+                chunks.append(chunk)
     except TimeoutError as error:
         raise DeedboxError("invalid_json", f"The body did not arrive within {ARRIVES_WITHIN_S:.0f} s.") from error
+    return b"".join(chunks)
 
 
 async def read_model(request: Request, model: type[Model], limit: int, *, optional: bool = False) -> Model:

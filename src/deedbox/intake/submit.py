@@ -70,6 +70,8 @@ class Request:
     """The job that this one corrects."""
     parent: UUID | None = None
     """The job whose effect submits this one."""
+    canonical: bytes | None = None
+    """The RFC 8785 bytes of `body`, where whoever read it has them already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,7 @@ class Intake:
         principal = request.principal
         role = self._role(action, principal)
         job_id = self._ids.new()
-        documents, stored_input, hashed_input, given = self._input(action, request)
-        payload_sha256 = payload_hash(hashed_input)
+        documents, stored_input, payload_sha256, given = self._input(action, request)
         key, source = choose_key(
             action,
             header=request.key,
@@ -188,8 +189,8 @@ class Intake:
 
     def _input(
         self, action: Action, request: Request
-    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], dict[str, Any], BaseModel]:
-        """The documents, the input as stored, the input as hashed (documents by name and sha256), and the input validated."""
+    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], bytes, BaseModel]:
+        """The documents, the input as stored, its hash (documents by name and sha256), and the input validated."""
         sent: Any = request.body
         if not isinstance(sent, dict):
             raise DeedboxError(
@@ -224,7 +225,9 @@ class Intake:
             raise DeedboxError(
                 "invalid_input", f"The input does not match the schema at {names}.", problems=problems
             ) from error
-        return tuple(documents), body, hashed, given
+        # With uploads the hash is over more than what was read.
+        known = None if request.uploads else request.canonical
+        return tuple(documents), body, payload_hash(hashed) if known is None else sha256(known), given
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:
