@@ -12,17 +12,20 @@ import pytest
 import structlog
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from deedbox import telemetry
 from deedbox.cli.listening import MOST_HELD, ApiServer, JoinedWrites
 from deedbox.extend.registry import App
+from deedbox.http import body
 from deedbox.http.app import make_app
+from deedbox.http.body import read_bytes
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face, Table
 from deedbox.http.headers import header_values
+from deedbox.model.errors import DeedboxError
 
 NOTHING: Any = None
 
@@ -228,5 +231,81 @@ def test_a_stream_feels_that_its_reader_is_slow() -> None:
             assert len(rest) > len(chunk) * many - 1000
             assert sent == many
             writer.close()
+
+    asyncio.run(main())
+
+
+class Incoming:
+    """Hands over messages, each once it may come, and says whether it was given up while it waited."""
+
+    def __init__(self, *messages: dict[str, Any], at_once: bool) -> None:
+        self._messages = list(messages)
+        self._at_once = at_once
+        self.waits = asyncio.Event()
+        self.go = asyncio.Event()
+        self.given_up = False
+
+    async def __call__(self) -> dict[str, Any]:
+        if not self._at_once:
+            self.waits.set()
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.given_up = True
+                raise
+            # Again, so that it waits more than once.
+            await asyncio.sleep(0)
+        return self._messages.pop(0)
+
+
+def part_of(body: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def body_of(incoming: Incoming, limit: int = 100) -> "asyncio.Task[bytes]":
+    request = Request({"type": "http", "headers": [(b"host", b"x")]}, cast("Receive", incoming))
+    return asyncio.create_task(read_bytes(request, limit))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("pieces", [[b""], [b"whole"], [b"in ", b"", b"pieces"]])
+def test_a_body_is_read_whole_however_it_arrives(pieces: list[bytes], *, at_once: bool) -> None:
+    messages = [part_of(piece, more=number < len(pieces)) for number, piece in enumerate(pieces, 1)]
+
+    async def main() -> None:
+        incoming = Incoming(*messages, at_once=at_once)
+        reading = body_of(incoming, limit=len(b"".join(pieces)))
+        incoming.go.set()
+        assert await reading == b"".join(pieces)
+        if pieces != [b""]:
+            incoming = Incoming(*messages, at_once=at_once)
+            reading = body_of(incoming, limit=len(b"".join(pieces)) - 1)
+            incoming.go.set()
+            with pytest.raises(DeedboxError, match=f"at most {len(b''.join(pieces)) - 1} bytes") as refused:
+                await reading
+            assert refused.value.code == "body_too_large"
+        incoming = Incoming(*messages[:-1], {"type": "http.disconnect"}, at_once=at_once)
+        reading = body_of(incoming)
+        incoming.go.set()
+        with pytest.raises(ClientDisconnect):
+            await reading
+
+    asyncio.run(main())
+
+
+def test_a_body_that_does_not_arrive_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        incoming = Incoming(part_of(b"late", more=False), at_once=False)
+        reading = body_of(incoming)
+        await incoming.waits.wait()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert incoming.given_up
+        monkeypatch.setattr(body, "ARRIVES_WITHIN_S", 0.01)
+        incoming = Incoming(part_of(b"late", more=False), at_once=False)
+        with pytest.raises(DeedboxError, match="did not arrive") as refused:
+            await body_of(incoming)
+        assert (refused.value.code, incoming.given_up) == ("invalid_json", True)
 
     asyncio.run(main())

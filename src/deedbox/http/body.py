@@ -1,12 +1,13 @@
 """Reading bodies: never more than the limit, whatever Content-Length says, and only media types that were asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Generator
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
 from deedbox.http.headers import header_values, one_header
 from deedbox.intake.documents import input_problems, parse_json
@@ -83,25 +84,63 @@ async def read_json(request: Request, limit: int) -> Any:
     return parse_json(await read_bytes(request, limit))
 
 
+class _Begun:
+    """A call that was begun by hand and waits for something; awaiting it goes on with it."""
+
+    def __init__(self, call: Generator[Any, Any, Message], waits_for: Any) -> None:
+        self._call = call
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        try:
+            yield self._waits_for
+        except BaseException as error:  # noqa: BLE001 -- passed on to the call: a cancellation, for one
+            try:
+                yield self._call.throw(error)
+            except StopIteration as ended:
+                return ended.value
+        return (yield from self._call)
+
+
 async def read_bytes(request: Request, limit: int) -> bytes:
     """The whole body. Raises DeedboxError body_too_large, or invalid_json when it does not arrive in time."""
     _refuse_declared(request, limit)
-    chunks: list[bytes] = []
-    size, more = 0, True
+    call = request.receive().__await__()
+    begun: _Begun | None = None
+    message: Message | None = None
+    try:
+        begun = _Begun(call, next(call))
+    except StopIteration as ended:
+        message = cast("Message", ended.value)
+        # Mostly the whole body is there, because it came with the head: then there is nothing to time.
+        if not message.get("more_body", False):
+            chunk = _chunk(message)
+            if len(chunk) > limit:
+                raise too_large(limit) from None
+            return chunk
     try:
         async with asyncio.timeout(ARRIVES_WITHIN_S):
-            while more:
-                message = await request.receive()
-                if message["type"] != "http.request":
-                    raise ClientDisconnect
-                chunk, more = message.get("body", b""), message.get("more_body", False)
-                size += len(chunk)
-                if size > limit:
-                    raise too_large(limit)
-                chunks.append(chunk)
+            return await _gathered(request, message if begun is None else await begun, limit)
     except TimeoutError as error:
         raise DeedboxError("invalid_json", f"The body did not arrive within {ARRIVES_WITHIN_S:.0f} s.") from error
+
+
+async def _gathered(request: Request, message: Message | None, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while message is not None:
+        chunks.append(_chunk(message))
+        size += len(chunks[-1])
+        if size > limit:
+            raise too_large(limit)
+        message = await request.receive() if message.get("more_body", False) else None
     return b"".join(chunks)
+
+
+def _chunk(message: Message) -> bytes:
+    if message["type"] != "http.request":
+        raise ClientDisconnect
+    return message.get("body", b"")
 
 
 async def read_model(request: Request, model: type[Model], limit: int, *, optional: bool = False) -> Model:
