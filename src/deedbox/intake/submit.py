@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
-from deedbox.intake.documents import input_problems
+from deedbox.intake.documents import Parsed, input_problems
 from deedbox.intake.gathered import MANY, Gathered
 from deedbox.intake.keys import choose_key
 from deedbox.model.backoff import seconds
@@ -71,6 +71,8 @@ class Request:
     """The job that this one corrects."""
     parent: UUID | None = None
     """The job whose effect submits this one."""
+    parsed: Parsed | None = None
+    """What `body` was read from, where whoever read it has that already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,7 @@ class Intake:
         principal = request.principal
         role = self._role(action, principal)
         job_id = self._ids.new()
-        documents, stored_input, hashed_input, given = self._input(action, request)
-        payload_sha256, input_json = hashed_text(hashed_input)
+        documents, stored_input, input_json, payload_sha256, given = self._input(action, request)
         key, source = choose_key(
             action,
             header=request.key,
@@ -201,7 +202,7 @@ class Intake:
             subject=_uuid(principal.principal_id),
             role=role,
             source=request.source,
-            input_json=encode(stored_input) if documents else input_json,
+            input_json=input_json,
             lane_id=lane_id,
             attempts=action.retry.attempts,
             priority=_priority(request.priority, action),
@@ -229,8 +230,8 @@ class Intake:
 
     def _input(
         self, action: Action, request: Request
-    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], dict[str, Any], BaseModel]:
-        """The documents, the input as stored, the input as hashed (documents by name and sha256), and the input validated."""
+    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], str, bytes, BaseModel]:
+        """The documents, the input as stored, its text, its hash (documents by name and sha256), and the input validated."""
         sent: Any = request.body
         if not isinstance(sent, dict):
             raise DeedboxError(
@@ -265,7 +266,11 @@ class Intake:
             raise DeedboxError(
                 "invalid_input", f"The input does not match the schema at {names}.", problems=problems
             ) from error
-        return tuple(documents), body, hashed, given
+        # With uploads the hash is over more than what was read.
+        if request.uploads or request.parsed is None:
+            payload_sha256, text = hashed_text(hashed)
+            return tuple(documents), body, encode(body) if documents else text, payload_sha256, given
+        return (), body, request.parsed.text, sha256(request.parsed.canonical), given
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:
