@@ -205,11 +205,6 @@ ON CONFLICT (job_id, receipt_id) DO NOTHING
 INSERT INTO deedbox.probe (probe_id, job_id, effect_id, verdict, evidence, by_principal, probed_at)
 VALUES (%(probe_id)s, %(job_id)s, %(effect_id)s, %(verdict)s, %(evidence)s::jsonb, %(by_principal)s, deedbox.clock())
 
--- name: raise_alert
--- Open an alert once; while it is open the same cause adds nothing.
-INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
-VALUES (%(alert_id)s, %(tenant)s, %(cause)s, %(job_id)s, %(effect_id)s, %(message)s) ON CONFLICT DO NOTHING
-
 -- name: lapsed_sendings
 -- Sendings whose lease ran out, paged by key so that some that cannot be moved never hide the rest.
 SELECT effect_id, job_id FROM deedbox.effect
