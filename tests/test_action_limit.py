@@ -135,7 +135,7 @@ async def claim_all(one: Road, connection: Connection, rooms: Rooms, lane_ids: l
 async def test_who_comes_while_another_counts_gets_nothing_and_then_what_is_left(database: TestDatabase) -> None:
     work = Work()
     async with road(database, work.app) as one:
-        lane_ids = await three_tenants(one, 2)
+        lane_ids = await three_tenants(one, 4)
         await limit_action(one, 2)
         async with transaction(one.pool) as first:
             rooms = await lanes.room(first, lane_ids)
@@ -174,7 +174,7 @@ async def test_what_was_claimed_between_a_workers_snapshot_and_its_lock_counts(d
         pytest.skip("the session is known by its name, which the pooler's servers do not have")
     work = Work()
     async with road(database, work.app) as one:
-        lane_ids = await three_tenants(one, 2)
+        lane_ids = await three_tenants(one, 4)
         if table == "lane":
             lane_ids = lane_ids[:1]
             await set_lane(one, lane_ids[0], limit=2)
