@@ -194,7 +194,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
             subject=SUBJECT,
             role="operator",
             source="http",
-            input={},
+            input_json="{}",
             lane_id=one.lanes[0],
             attempts=5,
         )

@@ -16,21 +16,21 @@ from pydantic import BaseModel, ValidationError
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
 from deedbox.intake.documents import input_problems
+from deedbox.intake.gathered import Gathered
 from deedbox.intake.keys import choose_key
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
-from deedbox.model.fingerprint import key_hash, payload_hash, sha256
+from deedbox.model.fingerprint import hashed_text, key_hash, sha256
 from deedbox.model.identity import Principal
 from deedbox.store import accept as store
 from deedbox.store import rounds
-from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
-from deedbox.store.pool import LOCK_TIMEOUT_MS, Pool
+from deedbox.store.pool import Pool
+from deedbox.store.rows import encode
 from deedbox.store.tell import Teller
-from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.transaction import autocommit
 
-IMPATIENT_MS = 200
 # The same few callers come again and again.
 _uuid = lru_cache(maxsize=1024)(UUID)
 _DERIVED_EXPIRY_S = 400 * 86400.0
@@ -99,14 +99,11 @@ class Intake:
         self._roles: dict[tuple[str, frozenset[str]], str] = {}
         self._lanes: dict[tuple[str, str, str], int] = {}
         self._counted: dict[int, tuple[float, int]] = {}
-        self._gather = Gatherer(self._flush, self._single, most=64, side_by_side=2)
-        # A storm of replays must not cost a look-up and a commit each.
-        self._look = Gatherer(self._bound, self._bound_one, most=64, side_by_side=2)
-        self._replays = Gatherer(self._journal, self._journal_one, most=64)
+        self._gathered = Gathered(pool, ids, self._teller)
 
     async def drain(self) -> None:
         """Wait until what was accepted has been told to the workers; for a process that is about to close its connections."""
-        await self._gather.drain()
+        await self._gathered.drain()
         await self._teller.drain()
 
     async def submit(self, request: Request) -> Accepted:
@@ -134,7 +131,7 @@ class Intake:
         role = self._role(action, principal)
         job_id = self._ids.new()
         documents, stored_input, hashed_input, given = self._input(action, request)
-        payload_sha256 = payload_hash(hashed_input)
+        payload_sha256, input_json = hashed_text(hashed_input)
         key, source = choose_key(
             action,
             header=request.key,
@@ -160,7 +157,7 @@ class Intake:
             subject=_uuid(principal.principal_id),
             role=role,
             source=request.source,
-            input=stored_input,
+            input_json=encode(stored_input) if documents else input_json,
             lane_id=lane_id,
             attempts=action.retry.attempts,
             priority=_priority(request.priority, action),
@@ -264,11 +261,9 @@ class Intake:
 
     async def _put(self, job: store.NewJob, principal: Principal) -> Accepted:
         for _ in range(3):
-            # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
-            new = await (self._single(job) if job.documents else self._gather.put(job))
-            if new:
+            if await self._gathered.store(job):
                 return Accepted(job.job_id, "queued", replayed=False)
-            bound = await self._look.put(job)
+            bound = await self._gathered.bound(job)
             if bound is None:
                 continue
             if bound.job_id == job.job_id:
@@ -300,7 +295,7 @@ class Intake:
             trace=job.trace,
             caller_run=job.caller_run,
         )
-        await self._replays.put(call)
+        await self._gathered.journal(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
 
     async def _take_up(self, job: store.NewJob, answer: Accepted) -> Accepted:
@@ -321,42 +316,6 @@ class Intake:
         self._teller.soon(jobs=[answer.job_id], queue=True)
         return Accepted(answer.job_id, "queued", replayed=True, taken_up=True)
 
-    async def _bound(self, jobs: Sequence[store.NewJob]) -> list[store.Bound | None]:
-        async with autocommit(self._pool) as connection:
-            found = await store.existing(connection, list({job.identity: job for job in jobs}.values()))
-        return [found.get(job.identity) for job in jobs]
-
-    async def _bound_one(self, job: store.NewJob) -> store.Bound | None:
-        return (await self._bound([job]))[0]
-
-    async def _journal(self, calls: Sequence[store.Call]) -> list[None]:
-        async with autocommit(self._pool) as connection:
-            await store.journal_calls(connection, calls)
-        return [None] * len(calls)
-
-    async def _journal_one(self, call: store.Call) -> None:
-        await self._journal([call])
-
-    async def _flush(self, jobs: Sequence[store.NewJob]) -> list[bool]:
-        first: dict[tuple[str, str, bytes], store.NewJob] = {}
-        for job in jobs:
-            first.setdefault(job.identity, job)
-        ordered = sorted(first.values(), key=lambda job: job.identity)
-        patience = LOCK_TIMEOUT_MS if len(ordered) == 1 else IMPATIENT_MS
-        if ordered[0].documents:
-            async with transaction(self._pool) as connection:
-                new = await store.accept(connection, ordered, self._ids.many(len(ordered)))
-        else:
-            # One statement is a transaction of its own. Another caller's open transaction on one of the keys must hold up that
-            # key alone: several give up soon, and then go row by row.
-            async with autocommit(self._pool) as connection:
-                new = await store.accept(connection, ordered, self._ids.many(len(ordered)), lock_timeout_ms=patience)
-        self._teller.soon(queue=bool(new))
-        return [job.job_id in new for job in jobs]
-
-    async def _single(self, job: store.NewJob) -> bool:
-        return (await self._flush([job]))[0]
-
     async def journal_refusal(self, request: Request, error: DeedboxError) -> None:
         """Keep a refused call in the journal; never raises: what is refused stays refused when the store is away."""
         telemetry.REFUSED.labels(error.code).inc()
@@ -373,8 +332,7 @@ class Intake:
             error_code=error.code,
         )
         try:
-            async with autocommit(self._pool) as connection:
-                await store.journal_calls(connection, [call])
+            await self._gathered.journal(call)
         except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
 

@@ -58,9 +58,7 @@ def sha256(data: bytes) -> bytes:
 def jcs(value: Any) -> bytes:
     """RFC 8785 bytes of a JSON value. Raises InvalidValueError where the value has no canonical form."""
     try:
-        if _plain(value):
-            return _ENCODE(value).encode()
-        return rfc8785.dumps(value)
+        return _ENCODE(value).encode() if _plain(value) else rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
 
@@ -73,6 +71,17 @@ def key_hash(key: str) -> bytes:
 def payload_hash(value: Any) -> bytes:
     """The hash a key is bound to: over the parsed JSON before defaults and coercion, documents by name and sha256."""
     return sha256(jcs(value))
+
+
+def hashed_text(value: Any) -> tuple[bytes, str]:
+    """`payload_hash` of a value and a JSON text of it, for who needs both. Raises InvalidValueError like `jcs`."""
+    try:
+        if _plain(value):
+            text = _ENCODE(value)
+            return sha256(text.encode()), text
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
+    return payload_hash(value), _ENCODE(value)
 
 
 def effect_body(connector: str, target: str, slot: str, payload: Any, attachments: Sequence[dict[str, str]] = ()) -> bytes:

@@ -97,7 +97,7 @@ class Readiness:
             subject=UUID(int=0),
             role="system",
             source="job",
-            input={},
+            input_json="{}",
             lane_id=lane_id,
             attempts=1,
         )

@@ -13,6 +13,8 @@ from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
 
 _MILLIS = (1 << 48) - 1
+# The operating system is asked for so many at a time; each is given out once.
+_AHEAD = 256
 
 
 class IdSource:
@@ -23,6 +25,7 @@ class IdSource:
         self._offset = database_ms - time.monotonic() * 1000
         self._last = 0
         self._lock = threading.Lock()
+        self._randoms: list[int] = []
 
     @classmethod
     async def read(cls, pool: Pool) -> "IdSource":
@@ -39,17 +42,22 @@ class IdSource:
         with self._lock:
             tick = int((time.monotonic() * 1000 + self._offset) * 4096)
             self._last = tick = max(tick, self._last + 1)
-        millis, sub = tick >> 12, tick & 0xFFF
-        random = int.from_bytes(os.urandom(8)) & ((1 << 62) - 1)
-        return UUID(int=(millis & ((1 << 48) - 1)) << 80 | 7 << 76 | sub << 64 | 2 << 62 | random)
+            if not self._randoms:
+                self._randoms += _drawn(_AHEAD)
+            random = self._randoms.pop()
+        return _id(tick, random)
 
     def many(self, count: int) -> list[UUID]:
         """`count` ids, ascending."""
         with self._lock:
             first = max(int((time.monotonic() * 1000 + self._offset) * 4096), self._last + 1)
             self._last = first + count - 1
-        randoms = struct.unpack(f"{count}Q", os.urandom(8 * count))
-        return [
-            UUID(int=(tick >> 12 & _MILLIS) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | 2 << 62 | random >> 2)
-            for tick, random in enumerate(randoms, first)
-        ]
+        return [_id(tick, random) for tick, random in enumerate(_drawn(count), first)]
+
+
+def _drawn(count: int) -> tuple[int, ...]:
+    return struct.unpack(f"{count}Q", os.urandom(8 * count))
+
+
+def _id(tick: int, random: int) -> UUID:
+    return UUID(int=(tick >> 12 & _MILLIS) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | 2 << 62 | random >> 2)

@@ -5,6 +5,7 @@ A file holds statements headed `-- name: NAME` and a comment that says what the 
 """
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import LiteralString, cast
@@ -13,6 +14,7 @@ from deedbox.model.lifecycle import ALL
 
 _HEAD = re.compile(r"^-- name: (?P<name>[a-z_]+)\s*$", re.MULTILINE)
 _MARK = re.compile(r"\{\{(?P<machine>[a-z]+)\.(?P<move>[a-z_]+)\}\}")
+_PARAMETER = re.compile(r"%\((?P<name>[a-z0-9_]+)\)s")
 _MACHINES = {lifecycle.name: lifecycle for lifecycle in ALL}
 
 
@@ -40,3 +42,22 @@ def statements(file: str) -> dict[str, LiteralString]:
 def statement(file: str, name: str) -> LiteralString:
     """One statement. Raises KeyError for a name the file does not have."""
     return statements(file)[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A statement as the server takes it: with $1, $2 and so on, in the order of these names."""
+
+    name: bytes
+    text: bytes
+    order: tuple[str, ...]
+
+
+@cache
+def numbered(file: str, name: str) -> Numbered:
+    """One statement for a connection that sends it past the driver's own formatting. Raises KeyError like `statement`."""
+    text = statement(file, name)
+    order = tuple(dict.fromkeys(match["name"] for match in _PARAMETER.finditer(text)))
+    places = {parameter: f"${place}" for place, parameter in enumerate(order, 1)}
+    plain = _PARAMETER.sub(lambda match: places[match["name"]], text).replace("%%", "%")
+    return Numbered(f"{file}.{name}".encode(), plain.encode(), order)

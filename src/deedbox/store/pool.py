@@ -5,8 +5,9 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection, conninfo
 from psycopg_pool import AsyncConnectionPool
 
+from deedbox.store.wire import GRACE_S, Wire
+
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
-Pool: TypeAlias = AsyncConnectionPool[Connection]
 
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
@@ -32,23 +33,47 @@ def options(name: str, *, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> d
     }
 
 
+class Pool(AsyncConnectionPool[Connection]):
+    """Connections that are lent, and beside them the wires: those that a part of this process keeps for its hot statements."""
+
+    def __init__(
+        self, url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS
+    ) -> None:
+        """See `make_pool`."""
+        self._url = conninfo.make_conninfo(url)
+        self._options = options(name, statement_timeout_ms=statement_timeout_ms)
+        self._answer_s = statement_timeout_ms / 1000 + GRACE_S
+        self._prepares = prepare
+        self._wires: dict[str, Wire] = {}
+        super().__init__(
+            self._url,
+            kwargs={"autocommit": True, "prepare_threshold": 5 if prepare else None, **self._options},
+            min_size=1,
+            max_size=size,
+            timeout=10,
+            open=False,
+            name=name,
+        )
+
+    def wire(self, part: str) -> Wire:
+        """The wire of this name, the same one each time; it connects when it is first used, and ends with the pool."""
+        found = self._wires.get(part)
+        if found is None:
+            found = self._wires[part] = Wire(self._url, self._options, answer_s=self._answer_s, prepare=self._prepares)
+        return found
+
+    async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 -- the parent's signature
+        """Close the wires, then the pool as its parent does."""
+        for wire in self._wires.values():
+            await wire.close()
+        await super().close(timeout)
+
+
 def make_pool(
     url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS
 ) -> Pool:
     """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements."""
-    return AsyncConnectionPool(
-        conninfo.make_conninfo(url),
-        kwargs={
-            "autocommit": True,
-            "prepare_threshold": 5 if prepare else None,
-            **options(name, statement_timeout_ms=statement_timeout_ms),
-        },
-        min_size=1,
-        max_size=size,
-        timeout=10,
-        open=False,
-        name=name,
-    )
+    return Pool(url, name, size=size, prepare=prepare, statement_timeout_ms=statement_timeout_ms)
 
 
 async def connect(url: str, name: str, *, prepare: bool = True) -> Connection:

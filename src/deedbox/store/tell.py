@@ -1,10 +1,12 @@
-"""Telling others that there is something to see: after the commit, once per transaction, and never part of it.
+"""Telling others that there is something to see: after the commit, or with it.
 
-NOTIFY takes a lock of the whole database at commit, so it does not travel with the work. What was committed stands whether or
-not the telling succeeds: a notification makes a look earlier, the poll is the truth.
+NOTIFY takes a lock of the whole database at commit, so it does not travel with the work, but for one flush of accepted jobs
+every few milliseconds (ADR 12). What was committed stands whether or not the telling succeeds: a notification makes a look earlier,
+the poll is the truth.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -58,7 +60,21 @@ class Teller:
         self._pool = pool
         self._jobs: list[UUID] = []
         self._queue = False
+        self._told_at = -1e9
         self._task: asyncio.Task[None] | None = None
+
+    def rides(self) -> tuple[bool, bool]:
+        """Whether a statement that is about to commit shall tell the workers itself, and whether others then count on it.
+
+        It costs the statement next to nothing, but not so often that one process would hold the lock of NOTIFY most of the
+        time. Where others count on a statement that failed, or had nothing new to tell of, `soon` is to be called for them.
+        """
+        now = time.monotonic()
+        if now - self._told_at < PAUSE_S:
+            return False, False
+        others, self._queue = self._queue, False
+        self._told_at = now
+        return True, others
 
     def soon(self, *, jobs: Sequence[UUID] = (), queue: bool = False) -> None:
         """Wake whoever follows these jobs, and the workers where `queue` says so. To be called after the commit."""
@@ -75,9 +91,13 @@ class Teller:
     async def _run(self) -> None:
         try:
             while self._jobs or self._queue:
+                rest_s = self._told_at + PAUSE_S - time.monotonic()
+                if rest_s > 0:
+                    await asyncio.sleep(rest_s)
+                    continue
+                self._told_at = time.monotonic()
                 jobs, self._jobs = self._jobs, []
                 queue, self._queue = self._queue, False
                 await tell(self._pool, jobs=jobs, queue=queue)
-                await asyncio.sleep(PAUSE_S)
         finally:
             self._task = None

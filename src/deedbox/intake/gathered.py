@@ -1,0 +1,91 @@
+"""The store as the intake uses it: concurrent calls of one process share a statement for each thing they need."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from deedbox.store import accept
+from deedbox.store.batch import Gatherer
+from deedbox.store.ids import IdSource
+from deedbox.store.pool import Pool
+from deedbox.store.tell import Teller
+from deedbox.store.transaction import autocommit, transaction
+
+IMPATIENT_MS = 200
+"""How long a shared statement waits for another's open transaction on one of its keys; then each job goes by itself."""
+MOST = 64
+
+
+class Gathered:
+    """Stores jobs, looks up keys and journals calls; whoever waits has the answer of its own row, or its own error."""
+
+    def __init__(self, pool: Pool, ids: IdSource, teller: Teller) -> None:
+        """`teller` tells the workers of what was stored."""
+        self._pool = pool
+        self._wire = pool.wire("accept")
+        self._ids = ids
+        self._teller = teller
+        self._stores = Gatherer(self._flush, self._single, most=MOST, side_by_side=2)
+        # A storm of replays must not cost a look-up and a commit each.
+        self._looks = Gatherer(self._bound, self._bound_one, most=MOST, side_by_side=2)
+        self._calls = Gatherer(self._journal, self._journal_one, most=MOST)
+
+    async def store(self, job: accept.NewJob) -> bool:
+        """Whether the job's key was new; then the job is committed. Raises what the database raises."""
+        # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
+        return await (self._single(job) if job.documents else self._stores.put(job))
+
+    async def bound(self, job: accept.NewJob) -> accept.Bound | None:
+        """What the job's key is bound to now. Raises what the database raises."""
+        return await self._looks.put(job)
+
+    async def journal(self, call: accept.Call) -> None:
+        """Keep a call that stored no job. Raises what the database raises."""
+        await self._calls.put(call)
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way."""
+        for gatherer in (self._stores, self._looks, self._calls):
+            await gatherer.drain()
+
+    async def _flush(self, jobs: Sequence[accept.NewJob]) -> list[bool]:
+        first: dict[tuple[str, str, bytes], accept.NewJob] = {}
+        for job in jobs:
+            first.setdefault(job.identity, job)
+        new = await self._at_once(sorted(first.values(), key=lambda job: job.identity))
+        return [job.job_id in new for job in jobs]
+
+    async def _at_once(self, jobs: Sequence[accept.NewJob]) -> set[UUID]:
+        """One statement, which is a transaction of its own."""
+        tells, others = self._teller.rides()
+        try:
+            ids = self._ids.many(len(jobs))
+            new = await accept.accept_on(self._wire, jobs, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
+        except BaseException:
+            self._teller.soon(queue=others)
+            raise
+        # What was told with the commit is told; a statement that found nothing new has told nothing.
+        self._teller.soon(queue=others and not new if tells else bool(new))
+        return new
+
+    async def _single(self, job: accept.NewJob) -> bool:
+        """On a connection of the pool: whoever has to wait for another's open transaction holds up nobody else."""
+        async with transaction(self._pool) as connection:
+            new = await accept.accept(connection, [job], self._ids.many(1))
+        self._teller.soon(queue=bool(new))
+        return bool(new)
+
+    async def _bound(self, jobs: Sequence[accept.NewJob]) -> list[accept.Bound | None]:
+        async with autocommit(self._pool) as connection:
+            found = await accept.existing(connection, list({job.identity: job for job in jobs}.values()))
+        return [found.get(job.identity) for job in jobs]
+
+    async def _bound_one(self, job: accept.NewJob) -> accept.Bound | None:
+        return (await self._bound([job]))[0]
+
+    async def _journal(self, calls: Sequence[accept.Call]) -> list[None]:
+        async with autocommit(self._pool) as connection:
+            await accept.journal_calls(connection, calls)
+        return [None] * len(calls)
+
+    async def _journal_one(self, call: accept.Call) -> None:
+        await self._journal([call])
