@@ -193,6 +193,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "lifecycle: effect",
     ),
     Guarantee(
+        "G-SILENT-SERVER",
+        "Whoever waits for a database that has fallen silent is let go soon after the server's own time-out should have come.",
+        "store",
+    ),
+    Guarantee(
         "G-SENDER-SUSPENDED",
         "A sender whose lease is over by the database's clock does not dial, however little time its own clock saw.",
         "store: dispatch",
