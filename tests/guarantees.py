@@ -127,6 +127,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "safety: alerts",
     ),
     Guarantee("G-CANCEL", "A canceled job runs no further, and what it had planned is not sent.", "lifecycle: cancel"),
+    Guarantee(
+        "G-DRAIN-ENDS",
+        "A process that was told to stop ends soon after its drain, also where a handler ignores it for ever; the job goes on.",
+        "faults: leases",
+    ),
     Guarantee("G-DRAIN", "On SIGTERM a worker claims nothing more and gives back what has not started.", "faults: leases"),
     Guarantee(
         "G-BACKOFF",
