@@ -19,7 +19,7 @@ from psycopg import sql
 
 from deedbox.model.fingerprint import sha256
 from deedbox.store import accept, decision, doctor, lanes, outbox, prune, queue, sweep, views
-from deedbox.store.loader import statements
+from deedbox.store.loader import statement, statements
 from deedbox.store.pool import Connection, connect
 from deedbox.store.prune import DAY_S, Retention
 from tests.database import TestDatabase, through_a_pooler
@@ -27,6 +27,8 @@ from tests.guarantees import proves
 
 pytestmark = pytest.mark.anyio
 MANY = 1_000_000 if os.environ.get("DEEDBOX_BIG") == "1" else 100_000
+RUNNING = MANY // 1000
+"""How many jobs run. It does not grow with what waits, so a plan may look at all of them."""
 SMALL_PAGES = 40
 """A relation of so few pages may be read from end to end: there is no shorter way."""
 
@@ -208,11 +210,11 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 60, lambda c: lanes.ready(c, one.lanes)
     yield 120, lambda c: lanes.room(c, one.lanes)
     yield 1500, lambda c: queue.claim(c, shares, worker="w", lease_s=30, attempt_ids=one.new, event_ids=events)
-    yield 600, lambda c: queue.renew(c, one.lapsed, 30)
+    yield 600 + RUNNING, lambda c: queue.renew(c, one.lapsed, 30)
     yield 600, lambda c: queue.flags(c, one.lapsed)
-    yield 600, lambda c: queue.lock_attempts(c, one.lapsed)
+    yield 600 + RUNNING, lambda c: queue.lock_attempts(c, one.lapsed)
     yield 600, lambda c: queue.settled(c, one.lapsed)
-    yield 1000, lambda c: queue.complete_attempts(c, _completed(one), worker="w", build="b")
+    yield 1000 + RUNNING, lambda c: queue.complete_attempts(c, _completed(one), worker="w", build="b")
     yield 100, lambda c: queue.end_attempts(c, [_ending(one.lapsed[0][0], one.new[0])])
     yield 100, lambda c: queue.move_attempts(c, [queue.Moving(one.lapsed[0][0], "queued", "job.retrying", one.new[0], {}, 1.0)])
     yield (
@@ -220,10 +222,11 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
         lambda c: outbox.lease(c, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16]),
     )
     yield 60, lambda c: outbox.lock_effect(c, one.effect, one.waiting[0])
-    yield 1000, lambda c: sweep.rescue(c, events)
+    yield 60, lambda c: c.execute(statement("outbox", "unsendable"), {"after": UUID(int=0), "limit": 500})
+    yield 1000 + RUNNING, lambda c: sweep.rescue(c, events)
     yield 60, lambda c: sweep.promote(c, 500)
-    yield 2000, sweep.look
-    yield 2000, lambda c: sweep.overdue(c, 500)
+    yield 60, sweep.look
+    yield 2000 + MANY // 500, lambda c: sweep.overdue(c, 500)
     yield 20 + MANY // 10, lambda c: sweep.dispatching_done(c, 500)
     yield 60, lambda c: decision.lapsed(c, 500)
     yield 200, lambda c: views.job(c, reader, one.finished[0])

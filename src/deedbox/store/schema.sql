@@ -884,6 +884,10 @@ CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (appr
 
 CREATE INDEX call_job ON deedbox.call USING btree (job_id);
 
+CREATE INDEX effect_hindered ON deedbox.effect USING btree (effect_id) WHERE ((state = 'pending'::text) AND ((after_slot IS NOT NULL) OR doubtful));
+
+CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
+
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
 CREATE INDEX effect_sending ON deedbox.effect USING btree (lease_until) WHERE (state = 'sending'::text);

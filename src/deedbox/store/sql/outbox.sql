@@ -214,9 +214,17 @@ ORDER BY effect_id LIMIT %(limit)s
 -- name: unsendable
 -- Pending effects whose time passed, whose predecessor ended without being done, or which may have been done and whose key the
 -- provider has forgotten, paged by key.
-SELECT e.effect_id, e.job_id FROM deedbox.effect e
+SELECT e.effect_id, e.job_id
+FROM (
+    (SELECT * FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND not_after <= deedbox.clock()
+     ORDER BY not_after OFFSET 0)
+    UNION ALL
+    (SELECT * FROM deedbox.effect
+     WHERE state IN ({{effect.expire}}) AND (after_slot IS NOT NULL OR doubtful) AND not_after > deedbox.clock()
+     ORDER BY effect_id OFFSET 0)
+) AS e
 LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
-WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
+WHERE e.effect_id > %(after)s
     AND (e.not_after <= deedbox.clock() OR (e.doubtful AND NOT coalesce(
         t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false)) OR (e.after_slot IS NOT NULL AND EXISTS (
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
