@@ -92,6 +92,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "store: claim",
     ),
     Guarantee("G-LANE-LIMIT", "A lane's limit holds over all workers; leases that ran out do not count.", "store: claim"),
+    Guarantee(
+        "G-ACTION-LIMIT",
+        "A limit of an action over all queues and tenants holds over all workers, whatever they do at the same moment.",
+        "store: claim",
+    ),
     Guarantee("G-LANE-PAUSE", "A paused lane starts nothing and loses nothing.", "store: claim"),
     Guarantee("G-FENCE", "An attempt that was replaced changes nothing, and its effects are not admitted.", "lifecycle: job"),
     Guarantee("G-KILL9", "A job whose worker is killed is finished by another, under the same job id.", "issue 2: worker"),
@@ -122,6 +127,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "safety: alerts",
     ),
     Guarantee("G-CANCEL", "A canceled job runs no further, and what it had planned is not sent.", "lifecycle: cancel"),
+    Guarantee(
+        "G-DRAIN-ENDS",
+        "A process that was told to stop ends soon after its drain, also where a handler ignores it for ever; the job goes on.",
+        "faults: leases",
+    ),
     Guarantee("G-DRAIN", "On SIGTERM a worker claims nothing more and gives back what has not started.", "faults: leases"),
     Guarantee(
         "G-BACKOFF",
@@ -186,6 +196,16 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-UNKNOWN-NOT-RESENT",
         "An effect that may have been accepted becomes unknown and is not sent again by itself.",
         "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-SILENT-SERVER",
+        "Whoever waits for a database that has fallen silent is let go soon after the server's own time-out should have come.",
+        "store",
+    ),
+    Guarantee(
+        "G-SENDER-SUSPENDED",
+        "A sender whose lease is over by the database's clock does not dial, however little time its own clock saw.",
+        "store: dispatch",
     ),
     Guarantee(
         "G-DOUBTFUL",

@@ -112,7 +112,8 @@ async def test_log_out_ends_every_session_of_one_person(cli: Cli, database: Test
         assert ended.code == 0
         assert ended.out.startswith("2 sessions")
         assert [await resolve_session(pool, token) is not None for token in tokens] == [False, False, True]
-    assert (await cli("users", "log-out", "Nobody")).out.startswith("0 sessions")
+    assert (await cli("users", "log-out", "Nobody")).out == "0 sessions ended\n"
+    assert (await cli("users", "log-out", "Bo")).out == "1 session ended\n"
 
 
 # The switch ------------------------------------------------------------------------------------------------------------
@@ -235,6 +236,11 @@ async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli, database: T
     whole = await cli("doctor", "app.py")
     assert whole.code == 0, whole.out
     assert "2 may decide" in whole.out
+    (growth,) = [one for one in (await cli("doctor", "--json")).json() if one["what"] == "growth"]
+    assert growth["verdict"] == "ok"
+    assert re.match(
+        r"2 months kept, the oldest of \w+ \d{4}, 3 of 3 ahead; [\d.]+ MiB in them, [\d.]+ MiB in all; ", growth["said"]
+    )
 
 
 async def test_doctor_works_without_a_database(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ async def test_after_its_retention_content_is_in_no_table_and_what_is_provable_s
         assert len(before) >= 8
         digests = await database.rows("SELECT digest FROM deedbox.proposal_effect UNION ALL SELECT digest FROM deedbox.effect")
         pruner = pruning(one)
+        fresh = await Views(one.pool, one.app.actions).job(one.approver, job_id)
+        assert fresh is not None
+        assert fresh.contents_pruned_at is None
         await database.shift_clock(89 * DAY_S)
         await pruner.turn()
         assert await tables_with(database, MARK) == before
@@ -70,6 +73,7 @@ async def test_after_its_retention_content_is_in_no_table_and_what_is_provable_s
         view = await Views(one.pool, one.app.actions).job(one.approver, job_id)
         assert view is not None
         assert view.effects[0].provider_id == "provider-line"
+        assert view.contents_pruned_at is not None
         assert await database.value("SELECT final_state FROM deedbox.idempotency") == "completed"
 
 
@@ -101,7 +105,7 @@ async def test_the_card_and_the_ledger_of_a_pruned_job_can_be_read(database: Tes
         approval_id = UUID(str(await database.value("SELECT approval_id FROM deedbox.approval")))
         card = await approvals.card("default", approval_id, one.approver)
         assert card is not None
-        assert card.state == "approved"
+        assert (card.state, card.pruned_at is not None) == ("approved", True)
         verbs = Verbs(one.pool, one.ids, one.app.connectors, environment_on=True)
         (line,) = await verbs.effects(one.approver)
         assert (await verbs.effect(one.approver, line["effect_id"]))["receipts"][0]["provider_id"] == "provider-line"

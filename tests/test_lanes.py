@@ -14,6 +14,7 @@ from deedbox.intake.submit import Request
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow
 from deedbox.store import lanes
+from deedbox.store.lanes import Rooms
 from deedbox.store.queue import Claimed, Share
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.worker.rota import MOST_LANES, TRIAL, Rota
@@ -112,7 +113,7 @@ async def test_a_limit_holds_over_two_workers_and_nothing_is_left(database: Test
         # Both workers have looked again and found no room: their claims are in the statistics of neither job nor lane.
         for _ in range(3):
             async with transaction(one.pool) as connection:
-                assert (await lanes.room(connection, [lane_id])).get(lane_id, 0) == 0
+                assert (await lanes.room(connection, [lane_id])).of(lane_id) == 0
             await asyncio.sleep(0)
         work.gate.set()
         await until(lambda: _value(len(work.began)), lambda count: count == 12, within=30)
@@ -128,10 +129,10 @@ async def test_a_lease_that_ran_out_takes_no_room(database: TestDatabase) -> Non
         one.start(one.worker(slots=1))
         await until(lambda: _value(len(work.began)), lambda count: count == 1)
         async with transaction(one.pool) as connection:
-            assert await lanes.room(connection, [lane_id]) == {lane_id: 0}
+            assert (await lanes.room(connection, [lane_id])).of(lane_id) == 0
         await database.rows("UPDATE deedbox.queue SET lease_until = deedbox.clock() - interval '1 s'")
         async with transaction(one.pool) as connection:
-            assert await lanes.room(connection, [lane_id]) == {lane_id: 1}
+            assert (await lanes.room(connection, [lane_id])).of(lane_id) == 1
         work.gate.set()
 
 
@@ -221,5 +222,5 @@ def test_with_many_lanes_each_has_its_turn() -> None:
 
 def test_a_lane_at_its_limit_or_unknown_is_left_out() -> None:
     rota = serving(3, limited=True)
-    shares = rota.plan(10, limits={1: 0, 2: 2})
+    shares = rota.plan(10, limits=Rooms({1: 0, 2: 2}))
     assert [(share.lane_id, share.room) for share in shares] == [(2, 2)]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,20 @@ async def test_an_old_lease_reads_the_switch_again_and_does_not_count(box: Outbo
     assert row == [("pending", 0, None, "switched_off")]
     await box.turn(on=True)
     assert [one.attempt for one in await box.lease()] == [1]
+
+
+@proves("G-SENDER-SUSPENDED")
+async def test_a_lease_that_is_over_by_the_databases_clock_is_not_used(box: Outbox):
+    """The monotonic clock stands still while a machine is suspended, and says that the lease is a second old."""
+    await box.build(Planned())
+    (leased,) = await box.lease()
+    a_second_ago = time.monotonic() - 1
+    assert await leave_to_dial(box.pool, leased, asked_at=a_second_ago, lease_s=60) == "go"
+    await box.database.shift_clock(3600)
+    assert await leave_to_dial(box.pool, leased, asked_at=a_second_ago, lease_s=60) == "lease_old"
+    await box.database.shift_clock(0)
+    other = replace(leased, fence=leased.fence + 1)
+    assert await leave_to_dial(box.pool, other, asked_at=a_second_ago, lease_s=60) == "lease_old"
 
 
 async def test_a_program_turns_it_off_and_never_on(box: Outbox):

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx2
@@ -290,6 +291,18 @@ async def test_a_stale_click_learns_who_decided_and_when(site: Console):
         over = await ada.post(path, data=forms[0])
         assert over.status_code == 409
         assert "Nothing was sent" in over.text
+
+
+async def test_the_page_says_when_what_was_proposed_was_removed(site: Console):
+    gone = make_card(state="approved", may_decide=False, effects=(), draft=(), pruned_at=datetime(2026, 9, 1, 12, tzinfo=UTC))
+    card = site.desk.put(gone)
+    async with site.client() as client:
+        await log_in(client)
+        page = (await client.get(f"/approvals/{card.approval_id}")).text
+        assert "What was proposed was removed on" in page
+        assert "Tue 1 Sept 2026, 12:00 UTC" in page
+        site.desk.put(make_card())
+        assert "was removed on" not in (await client.get(f"/approvals/{card.approval_id}")).text
 
 
 @proves("G-PERSON-DECIDES")

@@ -313,6 +313,7 @@ async def test_a_drain_does_not_use_up_the_last_attempt(database: TestDatabase) 
         stop.set()
         await one.until(job.job_id, "queued")
         assert await database.value("SELECT count(*) FROM deedbox.alert") == 0
+        assert await database.rows("SELECT attempt, attempts_allowed FROM deedbox.queue") == [(1, 2)]
 
 
 @proves("G-PROGRESS-ONCE")

@@ -26,12 +26,13 @@ class Fleet:
     lease_s: float
     processes: list[asyncio.subprocess.Process] = field(default_factory=list[asyncio.subprocess.Process])
 
-    async def start(self) -> asyncio.subprocess.Process:
-        """Start one more worker; it may need seconds until it claims."""
+    async def start(self, **settings: str) -> asyncio.subprocess.Process:
+        """Start one more worker, with further settings; it may need seconds until it claims."""
         environment = os.environ | {
             "DEEDBOX_DATABASE_URL": self.database.owner_url,
             "DEEDBOX_LEASE_S": str(self.lease_s),
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+            **settings,
         }
         with self.log.open("ab") as out:
             process = await asyncio.create_subprocess_exec(

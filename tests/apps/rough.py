@@ -4,8 +4,10 @@ A handler that has to wait until it is told opens a named pipe: whoever opens it
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
+import threading
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -53,6 +55,25 @@ async def block_loop(ctx: Context, given: Told) -> Did:
     """Block the event loop of the process until the pipe is opened."""
     await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")  # a step of its own for each attempt
     Path(given.gate).read_bytes()  # noqa: ASYNC240 -- blocking is the point
+    return did(ctx)
+
+
+@app.action(roles=["operator"], policy=allow(), key="new", retry=FEW)
+async def never_listen(ctx: Context, given: Told) -> Did:
+    """At the first attempt, ignore every cancellation for ever."""
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")
+    while ctx.attempt == 1 and given.gate:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+    return did(ctx)
+
+
+@app.action(roles=["operator"], policy=allow(), key="new", retry=FEW)
+async def never_turn(ctx: Context, given: Told) -> Did:
+    """At the first attempt, block the event loop for ever."""
+    await ctx.progress(ctx.attempt, ctx.attempt, f"pid {os.getpid()}")
+    if ctx.attempt == 1 and given.gate:
+        threading.Event().wait()
     return did(ctx)
 
 

@@ -3,6 +3,7 @@
 `make chaos ARGS="--app tests.chaos.broken:resent --seconds 60"` ends with exit code 1; each of `BREAKS` is such a name.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, LiteralString, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from deedbox.dispatch import send
 from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Transient
-from deedbox.store.loader import statement
+from deedbox.store.loader import statement, statements
 from tests.chaos.app import app
 
 _patch = pytest.MonkeyPatch()
@@ -56,7 +57,22 @@ def _unswitched() -> None:
     _patch.setattr("deedbox.dispatch.loop.leave_to_dial", go)
 
 
-BREAKS: dict[str, Callable[[], None]] = {"resent": _resent, "altered": _altered, "unswitched": _unswitched}
+def _unfenced() -> None:
+    """A worker ends what it once held, whoever holds it now. Raises RuntimeError where the fence is written in another way."""
+    loaded = statements("queue")
+    for name in ("complete_attempts", "lock_attempts"):
+        broken, count = re.subn(r"AND q\.attempt_id = (\w+)\.attempt_id AND q\.fence = \1\.fence", "", loaded[name])
+        if count != 1:
+            raise RuntimeError(f"queue.{name} names its fence {count} times as it is looked for")
+        _patch.setitem(loaded, name, cast("LiteralString", broken))
+
+
+BREAKS: dict[str, Callable[[], None]] = {
+    "resent": _resent,
+    "altered": _altered,
+    "unswitched": _unswitched,
+    "unfenced": _unfenced,
+}
 
 
 def __getattr__(name: str) -> Any:

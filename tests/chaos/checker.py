@@ -8,6 +8,7 @@ from typing import Any
 
 from deedbox.operate import audit
 from deedbox.store.pool import make_pool
+from tests.chaos.attempts import Attempts, attempts
 from tests.chaos.load import Storm
 from tests.chaos.people import Off
 from tests.chaos.provider import Arrival, MovingProvider
@@ -64,6 +65,9 @@ class Verdict:
     """Sendings that had begun when the switch went off, and arrived after it."""
     switched: int = 0
     audited: int = 0
+    attempts: Attempts = field(default_factory=Attempts)
+    two_votes: int = 0
+    """Approvals that two people gave."""
 
 
 async def check(
@@ -91,6 +95,9 @@ async def check(
         verdict.found.ends[row[4] or f"still {row[3]}"] += 1
         faults += _job(row, by_job.get(row[0], []), storm)
     faults += await _approvals(connection, storm)
+    faults += await _votes(connection, storm, verdict)
+    verdict.attempts = await attempts(connection)
+    faults += verdict.attempts.faults
     _effects(effects, providers, verdict)
     await _switch(connection, verdict, providers, offs, frozen, send_lease_s)
     pool = make_pool(app_url, "check", size=3)
@@ -139,6 +146,10 @@ def _job(row: tuple[Any, ...], effects: Sequence[Effect], storm: Storm) -> Itera
         yield f"{about}: has the result of another"
     if ended == "canceled" and str(job_id) not in storm.cancels:
         yield f"{about}: canceled, and nobody asked for it"
+    if str(job_id) in storm.closed and (ended, code) != ("failed_terminal", "closed"):
+        yield f"{about}: its close was confirmed, and it is {ended or live} {code or ''}"
+    if code == "closed" and str(job_id) not in storm.closes:
+        yield f"{about}: closed, and nobody asked for it"
     if ended is not None and not _fits(ended, code, states, len(given.get("targets", []))):
         yield f"{about}: {ended} {code or ''} with effects {dict(states)}"
 
@@ -149,7 +160,7 @@ def _fits(ended: str, code: str | None, states: Counter[str], planned: int) -> b
         return states["completed"] == states.total() == planned
     if ended == "canceled":
         return states["canceled"] == states.total()
-    if code == "rejected":
+    if code in {"rejected", "closed"}:
         return not states
     done = states["completed"] > 0
     return states.total() == planned and states["failed"] > 0 and code == ("partially_done" if done else "undelivered")
@@ -169,6 +180,30 @@ async def _approvals(connection: Reading, storm: Storm) -> list[str]:
         if words.get(stored.get(approval_id, "")) != decision:
             faults.append(f"approval {approval_id}: {decision} was confirmed, and it is {stored.get(approval_id)}")
     return faults
+
+
+async def _votes(connection: Reading, storm: Storm, verdict: Verdict) -> Iterator[str]:
+    """Each approval has the votes of as many people as it needs, of its very digest, and those people sent them."""
+    faults: list[str] = []
+    rows = await read(
+        connection,
+        "SELECT a.approval_id::text, a.state, a.quorum, coalesce(array_agg(ARRAY[p.name, v.decision]) FILTER (WHERE v.digest"
+        " = a.digest), '{}'), count(*) FILTER (WHERE v.digest <> a.digest) FROM deedbox.approval a"
+        " LEFT JOIN deedbox.vote v USING (approval_id) LEFT JOIN deedbox.principal p USING (principal_id)"
+        " GROUP BY a.approval_id",
+    )
+    stored: set[tuple[str, str, str]] = set()
+    for approval_id, state, quorum, votes, foreign in rows:
+        stored |= {(approval_id, name, decision) for name, decision in votes}
+        approvers = {name for name, decision in votes if decision == "approve"}
+        verdict.two_votes += state == "approved" and quorum > 1
+        if state == "approved" and len(approvers) < quorum:
+            faults.append(f"approval {approval_id}: approved by {sorted(approvers)}, {quorum} are needed")
+        if foreign:
+            faults.append(f"approval {approval_id}: {foreign} votes are of another digest")
+    faults += [f"approval {one[0]}: {one[1]} did not say {one[2]}" for one in stored - storm.votes]
+    faults += [f"approval {one[0]}: that {one[1]} said {one[2]} was confirmed, and is lost" for one in storm.kept - stored]
+    return iter(faults)
 
 
 def _effects(effects: Sequence[Effect], providers: Mapping[str, MovingProvider], verdict: Verdict) -> None:

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 from zlib import crc32
 
+from deedbox.store.rounds import MOST_REDELIVERIES
 from tests.chaos.load import Storm
 from tests.chaos.provider import MovingProvider
 
@@ -52,17 +53,33 @@ class People:
             await asyncio.sleep(0.3)
 
     async def _decide(self, approval_id: str) -> None:
-        where = f"{self.url()}/api/approvals/{approval_id}"
-        digest = (await self.storm.get(where)).get("digest")
-        if digest is None:
+        """Say what its number says; as many people as are asked for, one after the other or at once, and perhaps one twice."""
+        card = await self.storm.get(f"{self.url()}/api/approvals/{approval_id}")
+        if "digest" not in card:
             return
         decision = "reject" if crc32(approval_id.encode()) % 8 == 0 else "approve"
+        voters = self.rng.sample(NAMES, min(len(NAMES), int(card["quorum"])))
+        if self.rng.random() < 0.2:
+            voters.append(voters[0])
+        if self.rng.random() < 0.5:
+            await asyncio.gather(*(self._vote(approval_id, card["digest"], decision, name) for name in voters))
+            return
+        for name in voters:
+            await self._vote(approval_id, card["digest"], decision, name)
+
+    async def _vote(self, approval_id: str, digest: str, decision: str, name: str) -> None:
         sent = {"decision": decision, "digest": digest, "reason": "as its number says"}
         self.storm.tried.setdefault(approval_id, set()).add(decision)
-        status, answer = await self.storm.post(f"{where}/decision", sent, self.storm.approver)
+        self.storm.votes.add((approval_id, name, decision))
+        where = f"{self.url()}/api/approvals/{approval_id}/decision"
+        status, answer = await self.storm.post(where, sent, self.storm.bearers[name])
         if status == HTTPStatus.OK:
-            self.storm.confirmed[approval_id] = decision
-            self.done[decision] += 1
+            self.storm.kept.add((approval_id, name, decision))
+            if answer["state"] == "pending":
+                self.done["first vote"] += 1
+            else:
+                self.storm.confirmed[approval_id] = decision
+                self.done[decision] += 1
         elif status not in _NO_ANSWER | {HTTPStatus.CONFLICT}:
             self.storm.faults.append(f"approval {approval_id}: answered {status} {answer.get('code')}")
 
@@ -84,15 +101,28 @@ class People:
                 self.storm.faults.append(f"cancel of {job_id}: answered {status} {answer.get('code')}")
 
     async def take_up(self, stop: asyncio.Event) -> None:
-        """Take up whatever is parked."""
+        """Decide about whatever is parked: an operator takes it up, its caller delivers it again, or an operator closes it."""
         while not stop.is_set():
             await asyncio.sleep(0.5)
             for line in (await self.storm.get(f"{self.url()}/api/jobs?state=failed_retryable")).get("jobs", []):
-                where = f"{self.url()}/api/jobs/{line['job_id']}/retry"
-                status, answer = await self.storm.post(where, {"reason": "once more"}, self.storm.approver)
-                self.storm.taken_up += status == HTTPStatus.ACCEPTED
-                if status not in _NO_ANSWER | {HTTPStatus.ACCEPTED, HTTPStatus.CONFLICT}:
-                    self.storm.faults.append(f"take-up of {line['job_id']}: answered {status} {answer.get('code')}")
+                job_id = str(line["job_id"])
+                way = crc32(job_id.encode()) % 4
+                # Its caller's deliveries take it up three times; after that an operator does.
+                if way == 0 and int(line["round"]) <= MOST_REDELIVERIES:
+                    await self.storm.redeliver(job_id)
+                elif way == 1:
+                    self.storm.closes.add(job_id)
+                    if await self._steer(job_id, "close") == HTTPStatus.OK:
+                        self.storm.closed.add(job_id)
+                else:
+                    self.storm.taken_up += await self._steer(job_id, "retry") == HTTPStatus.ACCEPTED
+
+    async def _steer(self, job_id: str, verb: str) -> int:
+        where = f"{self.url()}/api/jobs/{job_id}/{verb}"
+        status, answer = await self.storm.post(where, {"reason": "as its number says"}, self.storm.approver)
+        if status not in _NO_ANSWER | {HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.CONFLICT}:
+            self.storm.faults.append(f"{verb} of {job_id}: answered {status} {answer.get('code')}")
+        return status
 
     async def find_out(self, stop: asyncio.Event) -> None:
         """Settle what is unknown, by evidence alone; a part of the blind ones is left as it is, for ever."""

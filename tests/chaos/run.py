@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import psycopg
 
+from tests.chaos.attempts import WATCH
 from tests.chaos.checker import Verdict, check
 from tests.chaos.engine import Engine, engine
 from tests.chaos.load import TARGETS, Storm
@@ -74,11 +75,18 @@ class Report:
             f"PostgreSQL restarted {self.engine.restarts.total()}: {_counts(self.engine.restarts)}",
             f"connections cut {self.engine.cuts}; starts that met no database: {_counts(weather.waited)}",
             f"switched off {len(self.people.offs)} times, judged {verdict.switched}; arrived then {verdict.begun_on}",
-            f"ends {_counts(found.ends)}; attempts taken over {found.rescued}, jobs taken up {storm.taken_up}",
+            (
+                f"ends {_counts(found.ends)}; attempts taken over {found.rescued}, jobs taken up {storm.taken_up}"
+                f" by operators and {storm.redelivered} by their callers, closed {len(storm.closed)}"
+            ),
+            f"attempts {verdict.attempts.claims}: {_counts(verdict.attempts.moves)}; stale reports {verdict.attempts.stale}",
             f"effects {_counts(found.effects)}; providers did {found.performed} things",
             f"answers broken {broken.total()}: {_counts(broken)}; connections refused {refused} times for a while",
             f"were unknown {verdict.unknown.total()}, and ended: {_counts(verdict.unknown)}",
-            f"people: {_counts(self.people.done)}; audit entries {verdict.audited}, chain checked",
+            (
+                f"people: {_counts(self.people.done)}; approved by two {verdict.two_votes};"
+                f" audit entries {verdict.audited}, chain checked"
+            ),
             f"answers {_counts(storm.answers)}",
         ]
         told += [f"FAULT {fault}" for fault in self.faults[:40]]
@@ -98,6 +106,8 @@ async def run(plan: Plan, *, keep: bool = False) -> Report:
         for provider in providers.values():
             await stack.enter_async_context(provider.running())
         one = await stack.enter_async_context(house(_ground(plan, database, providers), plan.size))
+        async with await psycopg.AsyncConnection[Any].connect(database.info.owner_url, autocommit=True) as connection:
+            await connection.execute(WATCH)
         limits = httpx2.Limits(max_connections=200, max_keepalive_connections=50)
         client = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, limits=limits))
         storm = Storm(one, client, rng=_dice(plan, "load"))

@@ -69,7 +69,7 @@ class Weather:
         """One fault every `pace_s` seconds on average, until told to stop; what stands still then is woken."""
         async with asyncio.TaskGroup() as group:
             while await self._calm(stop, self.rng.uniform(0.4, 1.6) * pace_s):
-                kind = self.rng.choices(("kill", "freeze", "cut", "refuse"), (6, 4, 3, 1))[0]
+                kind = self.rng.choices(("kill", "freeze", "cut", "refuse"), (5, 5, 3, 1))[0]
                 if kind == "kill":
                     self._kill(self.rng.choice(list(self.house.processes)))
                 elif kind == "freeze":
@@ -93,8 +93,9 @@ class Weather:
             process.kill()
 
     async def _freeze(self, stop: asyncio.Event) -> None:
-        """Let a process stand still for longer than its lease, in the middle of whatever it does."""
-        name = self.rng.choice(list(self.house.processes))
+        """Let a process stand still for longer than its lease, in the middle of whatever it does; workers twice as often."""
+        names = list(self.house.processes)
+        [name] = self.rng.choices(names, [2 if name.startswith("worker") else 1 for name in names])
         process = self.house.processes[name]
         if process.returncode is not None:
             return
@@ -102,7 +103,7 @@ class Weather:
         since = time.monotonic()
         os.kill(process.pid, signal.SIGSTOP)
         try:
-            await self._calm(stop, lease_s * self.rng.uniform(1.1, 2))
+            await self._calm(stop, lease_s * self.rng.uniform(1.1, 2.4))
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

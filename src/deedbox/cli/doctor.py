@@ -15,7 +15,7 @@ from deedbox.cli.session import JsonOption, in_database, read_app, read_settings
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
 from deedbox.model.identity import Principal
-from deedbox.operate.doctor import people, read_figures, undecidable
+from deedbox.operate.doctor import people, read_figures, read_growth, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation, Probe
 
@@ -202,7 +202,28 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         if state["owner"]
         else Finding("switch, owner", "missing", "nobody is named", "deedbox switch on --as NAME --reason WHY --owner NAME"),
     ]
-    return [*found, *await _figures(desk)]
+    return [*found, await _growth(desk), *await _figures(desk)]
+
+
+async def _growth(desk: Installation) -> Finding:
+    """How far the tables of months reach, and what they hold."""
+    growth = await read_growth(desk.pool)
+    since = f", the oldest of {growth.oldest:%B %Y}" if growth.oldest else ""
+    said = (
+        f"{growth.months} {'month' if growth.months == 1 else 'months'} kept{since}, {growth.ahead} of {growth.wanted} ahead; "
+        f"{_size(growth.content_bytes)} in them, {_size(growth.total_bytes)} in all; about {growth.jobs:,} jobs"
+    )
+    if growth.ahead >= growth.wanted:
+        return Finding("growth", "ok", said)
+    if growth.ahead:
+        return Finding("growth", "note", said, "run a process with sweep: it makes the months that are missing")
+    return Finding(
+        "growth", "missing", said, "run a process with sweep, or deedbox migrate: without next month nothing is accepted"
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1024**3:.1f} GiB" if count >= 1024**3 else f"{count / 1024**2:.1f} MiB"
 
 
 async def _figures(desk: Installation) -> list[Finding]:

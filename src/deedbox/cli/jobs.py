@@ -118,8 +118,14 @@ def _show_job(job: JobView) -> None:
             ),
             *(("effect", _effect(one)) for one in job.effects),
             ("result", json.dumps(job.result, ensure_ascii=False) if job.result is not None else None),
+            ("contents", _gone(job)),
         ]
     )
+
+
+def _gone(job: JobView) -> str | None:
+    at = job.contents_pruned_at
+    return None if at is None else f"removed {at:%Y-%m-%d %H:%M} UTC, when their retention had passed"
 
 
 def _effect(one: EffectSummary) -> str:

@@ -12,6 +12,7 @@ from deedbox.wiring import Installation
 lanes = typer.Typer(no_args_is_help=True, help="Queues of one action and tenant: what waits, what runs, and how much may.")
 
 LaneArgument = Annotated[int, typer.Argument(metavar="LANE", help="The lane's number, from the list.")]
+MostArgument = Annotated[str, typer.Argument(metavar="MOST", help="How many may run at once, or `none`.")]
 ReasonOption = Annotated[str, typer.Option(help="Why, in a sentence; it is kept.")]
 DOOR = "cli"
 
@@ -30,7 +31,7 @@ def lanes_list(
         show_json(found)
         return
     show_table(
-        ["lane", "queue", "action", "waiting", "running", "limit", "paused"],
+        ["lane", "queue", "action", "waiting", "running", "limit", "of action", "paused"],
         [
             [
                 one.lane_id,
@@ -39,6 +40,7 @@ def lanes_list(
                 one.waiting,
                 one.running,
                 "none" if one.max_running is None else one.max_running,
+                "none" if one.action_max_running is None else one.action_max_running,
                 "yes" if one.paused else "no",
             ]
             for one in found
@@ -62,17 +64,35 @@ def lanes_resume(lane: LaneArgument, who: AsOption, reason: ReasonOption) -> Non
 
 
 @lanes.command("limit")
-def lanes_limit(
-    lane: LaneArgument,
-    most: Annotated[str, typer.Argument(metavar="MOST", help="How many may run at once, or `none`.")],
+def lanes_limit(lane: LaneArgument, most: MostArgument, who: AsOption, reason: ReasonOption) -> None:
+    """Limit how many jobs of a lane run at once, over all workers."""
+    limit = _limit(most)
+    _change(lane, who, reason, limit=limit)
+    say("no limit" if limit < 0 else f"at most {limit} at once")
+
+
+@lanes.command("limit-action")
+def lanes_limit_action(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action's name.")],
+    most: MostArgument,
     who: AsOption,
     reason: ReasonOption,
 ) -> None:
-    """Limit how many jobs of a lane run at once, over all workers."""
+    """Limit how many jobs of an action run at once, over all workers, queues and tenants."""
+    limit = _limit(most)
+    password = ask_password(who)
+
+    async def work(desk: Installation) -> list[Lane]:
+        return await desk.lanes.limit_action(await person(desk, who, password), action, limit, reason, door=DOOR)
+
+    run(work)
+    say(f"no limit over all lanes of {action}" if limit < 0 else f"at most {limit} at once over all lanes of {action}")
+
+
+def _limit(most: str) -> int:
     if most != "none" and not (most.isascii() and most.isdecimal() and len(most) <= len(str(MOST_RUNNING))):
         raise CommandError("MOST is a number or `none`", Exit.USAGE)
-    _change(lane, who, reason, limit=-1 if most == "none" else int(most))
-    say("no limit" if most == "none" else f"at most {most} at once")
+    return -1 if most == "none" else int(most)
 
 
 def _change(lane: int, who: str, reason: str, *, paused: bool | None = None, limit: int | None = None) -> None:

@@ -73,7 +73,8 @@ def users_log_out(name: str) -> None:
     async def work(desk: Installation) -> int:
         return await end_sessions(desk.pool, desk.settings.tenant, name)
 
-    say(f"{run(work)} sessions ended")
+    ended = run(work)
+    say("1 session ended" if ended == 1 else f"{ended} sessions ended")
 
 
 @users.command("disable")

@@ -1,9 +1,13 @@
 """Running Deedbox: everything in one process, or one part of the road, until told to stop; and bringing the schema up to date.
 
 SIGTERM or SIGINT stops in order: nothing new is accepted, claimed or leased, attempts under way get `DEEDBOX_DRAIN_S` seconds,
-and the process ends with exit code 0. A second signal does not wait for them: what ran is left to its lease, which another
-process takes over, connections and the embedded database are let go of, and the exit code is 130. Where even that takes longer
-than `HURRY_S`, or a third signal comes, the process ends where it stands, with the same code.
+and the process ends with exit code 0. A handler that ignores its cancellation is left behind then. Where the event loop itself
+does not turn any more, the process ends where it stands, with exit code 130: `AFTER_DRAIN_S` after the drain, and no earlier
+than a sending under way may need.
+
+A second signal does not wait for attempts: what ran is left to its lease, which another process takes over, connections and the
+embedded database are let go of, and the exit code is 130. Where even that takes longer than `HURRY_S`, or a third signal comes,
+the process ends where it stands, with the same code.
 """
 
 import asyncio
@@ -30,6 +34,11 @@ from deedbox.wiring import ALL_ROLES, Database, Installation, Role
 
 HURRY_S = 5.0
 """Seconds after the second signal for letting go in order; code that does not let itself be stopped gets no longer."""
+
+AFTER_DRAIN_S = 15.0
+"""Seconds after the drain for attempts that were told to stop (ten), and for letting go in order."""
+LEFT_BEHIND_S = 1.0
+"""Seconds for what still runs when everything is closed."""
 
 AppArgument = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, or a .py file with an App called app.")]
 
@@ -69,12 +78,16 @@ def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
         # Nobody said how others reach it, so it is reached where it listens: links then work on a port that was free.
         settings = settings.model_copy(update={"public_url": f"http://127.0.0.1:{listener.getsockname()[1]}"})
 
+    # A sending that is under way ends within its lease, and is not torn apart.
+    patience_s = AFTER_DRAIN_S + max(settings.drain_s, settings.send_lease_s if "dispatch" in roles else 0.0)
+
     async def work(database: Database) -> None:
-        stop = _stop_on_signals()
+        stop = _stop_on_signals(patience_s)
         if migrate:
             await wiring.migrate_database(database)
         async with wiring.opened(settings, app, database, roles=roles) as installation:
             await _serve(installation, roles, listener, stop)
+        await _leave_behind()
 
     try:
         in_database(settings, work, fast=True)
@@ -86,13 +99,33 @@ def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
     say("stopped")
 
 
-def _stop_on_signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second cancels the task that called this; see the module's text."""
+async def _leave_behind() -> None:
+    """Stop what still runs when everything is closed; a handler that ignores it is left to its lease, not waited for."""
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in running:
+        task.cancel()
+    if not running:
+        return
+    _, stubborn = await asyncio.wait(running, timeout=LEFT_BEHIND_S)
+    if stubborn:
+        telemetry.log("serve").warning("left_behind", tasks=sorted(task.get_name() for task in stubborn))
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    for task in stubborn:
+        # The runner would wait for it for ever.
+        asyncio._unregister_task(task)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- documented for those who extend asyncio
+
+
+def _stop_on_signals(patience_s: float) -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second cancels the task that called this; see the module's text.
+
+    `patience_s` seconds after the first the process ends where it stands.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     hurry = threading.Timer(HURRY_S, _end_here)
-    hurry.daemon = True
+    last = threading.Timer(patience_s, _end_here)
+    hurry.daemon = last.daemon = True
     told = 0
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -102,6 +135,7 @@ def _stop_on_signals() -> asyncio.Event:
         with suppress(RuntimeError):  # the loop is closed, and what it ran has ended
             if told == 1:
                 _write("stopping: finishing what is under way; once more to stop at once")
+                last.start()
                 loop.call_soon_threadsafe(stop.set)
             elif task is not None and told == 2:  # noqa: PLR2004 -- the second time
                 _write("stopping at once")

@@ -10,6 +10,7 @@ from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome,
 from deedbox.model.backoff import Retry
 from deedbox.model.values import short_message, storable, storable_text
 from deedbox.store import outbox
+from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased, LockedEffect, Move, Why
@@ -136,10 +137,10 @@ async def _settle_held(
     await outbox.move(connection, name, effect, why, event_id=ids.new())
     if name == "lose_track":
         message = f"It is not known whether {effect.slot} was accepted: {why.message}"
-        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="effect_unknown", message=message)
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_unknown", message, effect.effect_id)])
     elif name == "refuse" and why.failure_class == "denied":
         message = f"The target {leased.target} refused the credentials or the right to do {effect.slot}: {why.message}"
-        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="effect_denied", message=message)
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_denied", message, effect.effect_id)])
     if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
         wait_s = retry.delay(1, retry_after=outcome.retry_after)
         await outbox.slow_target(
@@ -185,7 +186,7 @@ async def _settle_late(
         return "late_receipt"
     if effect.state != "completed":
         message = f"A receipt for {effect.slot} came after it had ended as {effect.state}."
-        await outbox.raise_alert(connection, effect, alert_id=ids.new(), cause="receipt_after_end", message=message)
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "receipt_after_end", message, effect.effect_id)])
     return None
 
 

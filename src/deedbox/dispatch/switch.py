@@ -22,8 +22,9 @@ def environment_half(value: str | None) -> bool:
 async def leave_to_dial(pool: Pool, leased: Leased, *, asked_at: float, lease_s: float) -> Leave:
     """Whether a sender may dial now. `asked_at` is the monotonic time just before the lease was asked for.
 
-    A lease more than half of whose `lease_s` seconds have gone is not used: its rest may not suffice for an answer. Raises
-    what the database raises, which the caller takes as no.
+    A lease more than half of whose `lease_s` seconds have gone is not used: its rest may not suffice for an answer. Nor is one
+    that is over by the database's clock, however young it is by this machine's, which stands still while the machine is
+    suspended. Raises what the database raises, which the caller takes as no.
     """
     age = time.monotonic() - asked_at
     if age > lease_s / 2:
@@ -31,4 +32,7 @@ async def leave_to_dial(pool: Pool, leased: Leased, *, asked_at: float, lease_s:
     if age <= TRUST_S:
         return "go"
     async with autocommit(pool) as connection:
-        return "go" if await lets_through(connection, leased.effect_id) else "switched_off"
+        holds, is_on = await lets_through(connection, leased.effect_id, leased.fence)
+    if not holds:
+        return "lease_old"
+    return "go" if is_on else "switched_off"

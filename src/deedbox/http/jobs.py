@@ -84,6 +84,7 @@ def job_body(view: JobView, base_url: str) -> dict[str, Any]:
         "replaced_by": view.replaced_by,
         "parent_job_id": view.parent_job_id,
         "deadline": view.deadline,
+        "contents_pruned_at": view.contents_pruned_at,
         "attempts": view.attempts,
         "max_attempts": view.max_attempts,
         "progress": view.progress,

@@ -1,4 +1,4 @@
-"""Lanes over HTTP: what waits and runs in each, paused and limited."""
+"""Lanes over HTTP: what waits and runs in each, paused and limited, one by one or all of an action."""
 
 from pydantic import Field, StrictBool
 from starlette.requests import Request
@@ -21,6 +21,13 @@ class LaneBody(StrictBody):
     reason: str = Field(max_length=1000)
 
 
+class ActionLimitBody(StrictBody):
+    """How many jobs of an action may run at once over all its lanes, and why; a limit below zero lifts it."""
+
+    limit: int = Field(ge=-1, strict=True)
+    reason: str = Field(max_length=1000)
+
+
 class LaneRoutes:
     """The handlers of lanes."""
 
@@ -29,11 +36,12 @@ class LaneRoutes:
         self._deps = deps
 
     def routes(self) -> list[BaseRoute]:
-        """The two routes."""
+        """The three routes."""
         deps = self._deps
         return [
             route("/api/lanes", GET=known(deps, self.listed)),
             route("/api/lanes/{lane_id}", PUT=known(deps, self.change)),
+            route("/api/lanes/actions/{action}", PUT=known(deps, self.limit_action)),
         ]
 
     async def listed(self, _request: Request, principal: Principal) -> Response:
@@ -48,3 +56,10 @@ class LaneRoutes:
         body = await read_model(request, LaneBody, self._deps.limits.json_bytes)
         changed = await self._deps.lanes.change(principal, int(lane_id), body.reason, paused=body.paused, limit=body.limit)
         return answer(plain(changed))
+
+    async def limit_action(self, request: Request, principal: Principal) -> Response:
+        """PUT /api/lanes/actions/{action}: limit an action over all queues and tenants."""
+        body = await read_model(request, ActionLimitBody, self._deps.limits.json_bytes)
+        action = str(request.path_params["action"])
+        found = await self._deps.lanes.limit_action(principal, action, body.limit, body.reason)
+        return answer({"action": action, "max_running": None if body.limit < 0 else body.limit, "lanes": plain(found)})

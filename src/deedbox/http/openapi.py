@@ -7,13 +7,13 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
-from deedbox.http.lanes import LaneBody
+from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -116,6 +116,9 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         },
         "/api/lanes": {"get": _read("list_lanes", "Lanes, with what waits and runs in each.")},
         "/api/lanes/{lane_id}": {"put": _change("change_lane", "Pause or limit a lane.", _lane_id(), schema=ours["LaneBody"])},
+        "/api/lanes/actions/{action}": {
+            "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
+        },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
         "/api/effects/{effect_id}/{verb}": {
@@ -147,6 +150,10 @@ def _change(name: str, summary: str, *parameters: dict[str, Any], schema: dict[s
 
 def _lane_id() -> dict[str, Any]:
     return {"name": "lane_id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
+
+
+def _action_name() -> dict[str, Any]:
+    return {"name": "action", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _id(name: str) -> dict[str, Any]:

@@ -204,6 +204,7 @@ def _card(
         decided_at=row[14],
         reason=row[16],
         superseded_by=row[17],
+        pruned_at=row[25],
     )
 
 

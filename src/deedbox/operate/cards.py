@@ -95,6 +95,7 @@ class ApprovalCard:
     `digest_hex` is the SHA-256 of exactly what is shown (64 lower-case hexadecimal digits). `sentences` say what will happen.
     `key` is the caller's idempotency key. `audience` are the roles that may decide. `why_not` says why this principal may
     not, where `may_decide` is false. `superseded_by` is the approval that took this one's place.
+    `pruned_at` is when the content of what was proposed was removed, because its retention had passed.
     """
 
     approval_id: UUID
@@ -128,6 +129,7 @@ class ApprovalCard:
     reason: str | None = None
     superseded_by: UUID | None = None
     repeats: tuple[RepeatView, ...] = ()
+    pruned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

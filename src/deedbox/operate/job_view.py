@@ -67,6 +67,7 @@ class JobView:
 
     `attempts` were begun out of `max_attempts` allowed. `result` is set only where the state is completed, `failure` only
     where it ended otherwise; `last_error` is that of the last attempt that failed. `needs_attention`: an effect is unknown.
+    `contents_pruned_at` is when input, output and what was proposed were removed because their retention had passed.
     """
 
     job_id: UUID
@@ -97,6 +98,7 @@ class JobView:
     replaced_by: tuple[UUID, ...]
     parent_job_id: UUID | None
     deadline: datetime | None
+    contents_pruned_at: datetime | None = None
 
     @property
     def is_over(self) -> bool:
@@ -184,6 +186,7 @@ def job_view(row: JobRow) -> JobView:
         replaced_by=tuple(row.replaced_by),
         parent_job_id=row.parent_job_id,
         deadline=row.deadline,
+        contents_pruned_at=row.contents_pruned_at,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a person is told about a job, once per cause while it is open, and what is asked before it is tried again."""
+"""What a person is told about a job or an effect, once per cause while it is open; and what is asked before a retry."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,16 +11,17 @@ from deedbox.store.rows import rows
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Why somebody should look at a job, in a word and in a sentence that can be said aloud."""
+    """Why somebody should look at a job or at one of its effects, in a word and in a sentence that can be said aloud."""
 
     alert_id: UUID
     job_id: UUID
     cause: str
     message: str
+    effect_id: UUID | None = None
 
 
 async def open_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
-    """Open alerts; one that is open for the same job and cause stays as it is."""
+    """Open alerts; one that is open for the same job, effect and cause stays as it is."""
     await connection.execute(statement("alert", "open_alerts"), {"alerts": rows([asdict(item) for item in alerts])})
 
 

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from deedbox.model.backoff import Retry
 from deedbox.model.lifecycle import EFFECT
+from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.decision import add_event, lock_job
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
@@ -232,21 +233,6 @@ async def add_probe(
     )
 
 
-async def raise_alert(connection: Connection, effect: LockedEffect, *, alert_id: UUID, cause: str, message: str) -> None:
-    """Open an alert about an effect, unless the same is open."""
-    await connection.execute(
-        statement("outbox", "raise_alert"),
-        {
-            "alert_id": alert_id,
-            "tenant": effect.tenant,
-            "cause": cause,
-            "job_id": effect.job_id,
-            "effect_id": effect.effect_id,
-            "message": message,
-        },
-    )
-
-
 async def declare_target(
     connection: Connection, *, tenant: str, connector: str, target: str, capability: str, ttl_s: float | None
 ) -> None:
@@ -341,7 +327,7 @@ async def _expire(connection: Connection, ids: IdSource, effect: LockedEffect) -
         said = "It may have been accepted, and the provider does not know its key any more: it is not sent again."
         if not await move(connection, "doubt", effect, Why(code="key_died", message=said), event_id=ids.new()):
             return False
-        await raise_alert(connection, effect, alert_id=ids.new(), cause="effect_unknown", message=said)
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_unknown", said, effect.effect_id)])
         return True
     if effect.expired:
         why = Why(code="expired_unsent", message="Its time passed before it could be sent.")

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection, conninfo
 from psycopg_pool import AsyncConnectionPool
 
+from deedbox.store.bounded import BoundedConnection
 from deedbox.store.wire import GRACE_S, Wire
 
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
@@ -34,19 +35,31 @@ def options(name: str, *, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> d
 
 
 class Pool(AsyncConnectionPool[Connection]):
-    """Connections that are lent, and beside them the wires: those that a part of this process keeps for its hot statements."""
+    """Connections that are lent, and beside them the wires: those that a part of this process keeps for its hot statements.
+
+    Both let go whoever waits for a server that does not answer.
+    """
 
     def __init__(
-        self, url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS
+        self,
+        url: str,
+        name: str,
+        *,
+        size: int,
+        prepare: bool = True,
+        statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
+        grace_s: float = GRACE_S,
     ) -> None:
         """See `make_pool`."""
         self._url = conninfo.make_conninfo(url)
         self._options = options(name, statement_timeout_ms=statement_timeout_ms)
-        self._answer_s = statement_timeout_ms / 1000 + GRACE_S
+        self._answer_s = statement_timeout_ms / 1000 + grace_s
         self._prepares = prepare
         self._wires: dict[str, Wire] = {}
         super().__init__(
             self._url,
+            connection_class=BoundedConnection,
+            configure=self._bound,
             kwargs={"autocommit": True, "prepare_threshold": 5 if prepare else None, **self._options},
             min_size=1,
             max_size=size,
@@ -54,6 +67,10 @@ class Pool(AsyncConnectionPool[Connection]):
             open=False,
             name=name,
         )
+
+    async def _bound(self, connection: Connection) -> None:
+        if isinstance(connection, BoundedConnection):
+            connection.answer_s = self._answer_s
 
     def wire(self, part: str) -> Wire:
         """The wire of this name, the same one each time; it connects when it is first used, and ends with the pool."""
@@ -70,10 +87,19 @@ class Pool(AsyncConnectionPool[Connection]):
 
 
 def make_pool(
-    url: str, name: str, *, size: int, prepare: bool = True, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS
+    url: str,
+    name: str,
+    *,
+    size: int,
+    prepare: bool = True,
+    statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
+    grace_s: float = GRACE_S,
 ) -> Pool:
-    """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements."""
-    return Pool(url, name, size=size, prepare=prepare, statement_timeout_ms=statement_timeout_ms)
+    """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements.
+
+    A server that does not answer `grace_s` seconds after its own time-out counts as gone.
+    """
+    return Pool(url, name, size=size, prepare=prepare, statement_timeout_ms=statement_timeout_ms, grace_s=grace_s)
 
 
 async def connect(url: str, name: str, *, prepare: bool = True) -> Connection:

@@ -196,22 +196,25 @@ async def misplaced(connection: Connection, after: UUID, limit: int) -> Page:
     return Page(int(row[0]), row[1], tuple(row[2])) if row else Page(0, None, ())
 
 
-async def alert_misplaced(connection: Connection, job_id: UUID, *, alert_id: UUID) -> None:
-    """Open an alert about such a job, unless it is open."""
-    await connection.execute(statement("prune", "alert_misplaced"), {"job_id": job_id, "alert_id": alert_id})
-
-
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How far the partitions reach: months ahead of this one that are whole, out of those wanted, and the oldest month."""
+    """How far the partitions reach: months ahead of this one that are whole, out of those wanted, and the oldest month.
+
+    `months` are those with partitions up to this one; `content_bytes` is what all partitions take with their indexes,
+    `total_bytes` the whole schema; `jobs` is about how many jobs are kept, as the planner last counted them.
+    """
 
     ahead: int
     wanted: int
     oldest: date | None
+    months: int = 0
+    content_bytes: int = 0
+    total_bytes: int = 0
+    jobs: int = 0
 
 
 async def growth(connection: Connection) -> Growth:
     """How far the partitions reach."""
     cursor = await connection.execute(statement("prune", "growth"), {"ahead": MONTHS_AHEAD, "parents": list(PARTITIONED)})
     row = await cursor.fetchone()
-    return Growth(int(row[0]), MONTHS_AHEAD, row[1]) if row else Growth(0, MONTHS_AHEAD, None)
+    return Growth(int(row[0]), MONTHS_AHEAD, row[1], *map(int, row[2:])) if row else Growth(0, MONTHS_AHEAD, None)

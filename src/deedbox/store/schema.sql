@@ -159,6 +159,13 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE TABLE deedbox.action_limit (
+    action text NOT NULL,
+    max_running integer NOT NULL,
+    CONSTRAINT action_limit_action_check CHECK ((action ~ '\S'::text)),
+    CONSTRAINT action_limit_max_running_check CHECK ((max_running >= 0))
+);
+
 CREATE TABLE deedbox.alert (
     alert_id uuid NOT NULL,
     tenant text NOT NULL,
@@ -491,8 +498,6 @@ CREATE TABLE deedbox.lane (
     queue text NOT NULL,
     action text NOT NULL,
     tenant text NOT NULL,
-    watermark_priority smallint,
-    watermark_job_id uuid,
     paused boolean DEFAULT false NOT NULL,
     max_running integer,
     CONSTRAINT lane_action_check CHECK ((action ~ '\S'::text)),
@@ -635,6 +640,7 @@ CREATE TABLE deedbox.result (
     round integer NOT NULL,
     last_seq bigint NOT NULL,
     ended_at timestamp with time zone NOT NULL,
+    pruned_at timestamp with time zone,
     CONSTRAINT result_code CHECK (((state = 'completed'::text) = (code IS NULL))),
     CONSTRAINT result_state CHECK ((state = ANY (ARRAY['completed'::text, 'failed_terminal'::text, 'canceled'::text])))
 )
@@ -742,6 +748,9 @@ CREATE TABLE deedbox.vote (
     voted_at timestamp with time zone NOT NULL,
     CONSTRAINT vote_decision_check CHECK ((decision = ANY (ARRAY['approve'::text, 'reject'::text])))
 );
+
+ALTER TABLE ONLY deedbox.action_limit
+    ADD CONSTRAINT action_limit_pkey PRIMARY KEY (action);
 
 ALTER TABLE ONLY deedbox.alert
     ADD CONSTRAINT alert_pkey PRIMARY KEY (alert_id);
@@ -875,6 +884,10 @@ CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (appr
 
 CREATE INDEX call_job ON deedbox.call USING btree (job_id);
 
+CREATE INDEX effect_hindered ON deedbox.effect USING btree (effect_id) WHERE ((state = 'pending'::text) AND ((after_slot IS NOT NULL) OR doubtful));
+
+CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
+
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
 CREATE INDEX effect_sending ON deedbox.effect USING btree (lease_until) WHERE (state = 'sending'::text);
@@ -891,7 +904,9 @@ CREATE INDEX job_parent ON ONLY deedbox.job USING btree (parent_job_id) WHERE (p
 
 CREATE INDEX job_replaces ON ONLY deedbox.job USING btree (replaces) WHERE (replaces IS NOT NULL);
 
-CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, created_at);
+CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, job_id);
+
+CREATE INDEX lane_action ON deedbox.lane USING btree (action);
 
 CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
 

@@ -91,11 +91,14 @@ async def rows(connection: Connection, tenant: str) -> list[SwitchRow]:
     return [SwitchRow(*row) for row in await cursor.fetchall()]
 
 
-async def lets_through(connection: Connection, effect_id: UUID) -> bool:
-    """Whether the database half lets this effect out at this moment; False for an effect that is not there."""
-    cursor = await connection.execute(statement("switch", "lets_through"), {"effect_id": effect_id})
+async def lets_through(connection: Connection, effect_id: UUID, fence: int) -> tuple[bool, bool]:
+    """Whether the lease with this fence still holds, and whether the database half lets the effect out at this moment.
+
+    Neither, for an effect that is not there.
+    """
+    cursor = await connection.execute(statement("switch", "lets_through"), {"effect_id": effect_id, "fence": fence})
     row = await cursor.fetchone()
-    return bool(row and row[0])
+    return (bool(row[0]), bool(row[1])) if row else (False, False)
 
 
 async def in_flight(connection: Connection) -> int:

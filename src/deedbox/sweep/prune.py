@@ -17,6 +17,7 @@ from uuid import UUID
 from deedbox import telemetry
 from deedbox.model.lifecycle import JOB
 from deedbox.store import prune
+from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.decision import lock_job
 from deedbox.store.ending import JobEnding, end_job
 from deedbox.store.ids import IdSource
@@ -33,6 +34,7 @@ PASS_S = 600.0
 HOUR_S = 3600.0
 PAGES_PER_TURN = 50
 _FIRST = UUID(int=0)
+_MISPLACED = "The job is in the queue and has ended, or neither."
 _T = TypeVar("_T")
 
 
@@ -202,8 +204,8 @@ class Pruning:
 
         async def page(connection: Connection) -> prune.Page:
             found = await prune.misplaced(connection, self._places.after, LOOKS)
-            for job_id in found.jobs:
-                await prune.alert_misplaced(connection, job_id, alert_id=self._ids.new())
+            if found.jobs:
+                await open_alerts(connection, [Alert(self._ids.new(), one, "job_misplaced", _MISPLACED) for one in found.jobs])
             return found
 
         found = await self._elected(page)

@@ -156,7 +156,7 @@ class Worker:
         async with transaction(self._pool) as connection:
             limits = await lanes.room(connection, self._rota.limited)
             # A lane at its limit has room again when an attempt ends.
-            self._wants_room = min(limits.values(), default=0) <= 0
+            self._wants_room = limits.full
             shares = self._rota.plan(room, ready=ready, limits=limits)
             return shares, await self._lease_shares(connection, shares, room)
 

@@ -7,10 +7,11 @@ keeps to itself: what was requeued behind it is found at the next `refresh`, a s
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from deedbox.store.lanes import Rooms
 from deedbox.store.queue import FIRST, Claimed, Share
 
 MOST_LANES = 32
@@ -63,14 +64,14 @@ class Rota:
         fresh = [_Place(*at, *about) for at, about in wanted.items() if at not in known]
         self._places = deque([*kept, *fresh])
 
-    def plan(self, room: int, *, ready: frozenset[int] | None = None, limits: Mapping[int, int] | None = None) -> list[Share]:
+    def plan(self, room: int, *, ready: frozenset[int] | None = None, limits: Rooms | None = None) -> list[Share]:
         """Shares of a claim of `room` jobs, in the order in which lanes are served; together they may come to more.
 
-        `ready` narrows it to lanes known to have something; `limits` says how many more may run in each lane that has a limit,
-        and such a lane that is not in it is left out. Lanes that were served longest ago come first, those that are only tried
-        before those that have more.
+        `ready` narrows it to lanes known to have something; `limits` says how many more may run in each lane that has a limit
+        or shares one, and such a lane that is not in it is left out. Lanes that were served longest ago come first, those that
+        are only tried before those that have more.
         """
-        left = dict(limits or {})
+        left = limits or Rooms({})
         candidates = [place for place in self._places if self._open(place, ready, left)]
         hot = [place for place in candidates if place.hot]
         trial = [place for place in candidates if not place.hot][: MOST_LANES - min(len(hot), MOST_LANES // 2)]
@@ -109,15 +110,14 @@ class Rota:
         return more
 
     @staticmethod
-    def _open(place: _Place, ready: frozenset[int] | None, left: Mapping[int, int]) -> bool:
+    def _open(place: _Place, ready: frozenset[int] | None, left: Rooms) -> bool:
         if ready is not None and place.lane_id not in ready:
             return False
-        return not place.limited or left.get(place.lane_id, 0) > 0
+        return not place.limited or left.of(place.lane_id) > 0
 
     @staticmethod
-    def _share(shares: list[Share], place: _Place, room: int, left: dict[int, int]) -> None:
+    def _share(shares: list[Share], place: _Place, room: int, left: Rooms) -> None:
         if place.limited:
-            room = min(room, left[place.lane_id])
-            left[place.lane_id] -= room
+            room = left.take(place.lane_id, room)
         if room > 0:
             shares.append(Share(place.lane_id, place.version, place.cap_s, room, place.from_priority, place.from_job_id))

@@ -2,7 +2,8 @@
 -- One approval with its job, its proposal and who decided, for a principal of the same tenant.
 SELECT a.approval_id, a.job_id, a.action, j.action_version, a.state, a.digest, j.idempotency_key, j.key_source, s.name,
        a.rule, a.policy_version, a.expires_at, a.audience, a.quorum, a.decided_at, d.name, a.reason, a.superseded_by,
-       p.output, p.facts, p.proposal_id, a.group_name, j.subject, a.expires_at <= deedbox.clock(), q.state
+       p.output, p.facts, p.proposal_id, a.group_name, j.subject, a.expires_at <= deedbox.clock(), q.state,
+       (SELECT pruned_at FROM deedbox.result WHERE job_id = a.job_id)
 FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
 LEFT JOIN deedbox.principal s ON s.principal_id = j.subject

@@ -205,11 +205,6 @@ ON CONFLICT (job_id, receipt_id) DO NOTHING
 INSERT INTO deedbox.probe (probe_id, job_id, effect_id, verdict, evidence, by_principal, probed_at)
 VALUES (%(probe_id)s, %(job_id)s, %(effect_id)s, %(verdict)s, %(evidence)s::jsonb, %(by_principal)s, deedbox.clock())
 
--- name: raise_alert
--- Open an alert once; while it is open the same cause adds nothing.
-INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
-VALUES (%(alert_id)s, %(tenant)s, %(cause)s, %(job_id)s, %(effect_id)s, %(message)s) ON CONFLICT DO NOTHING
-
 -- name: lapsed_sendings
 -- Sendings whose lease ran out, paged by key so that some that cannot be moved never hide the rest.
 SELECT effect_id, job_id FROM deedbox.effect
@@ -219,9 +214,17 @@ ORDER BY effect_id LIMIT %(limit)s
 -- name: unsendable
 -- Pending effects whose time passed, whose predecessor ended without being done, or which may have been done and whose key the
 -- provider has forgotten, paged by key.
-SELECT e.effect_id, e.job_id FROM deedbox.effect e
+SELECT e.effect_id, e.job_id
+FROM (
+    (SELECT * FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND not_after <= deedbox.clock()
+     ORDER BY not_after OFFSET 0)
+    UNION ALL
+    (SELECT * FROM deedbox.effect
+     WHERE state IN ({{effect.expire}}) AND (after_slot IS NOT NULL OR doubtful) AND not_after > deedbox.clock()
+     ORDER BY effect_id OFFSET 0)
+) AS e
 LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
-WHERE e.state IN ({{effect.expire}}) AND e.effect_id > %(after)s
+WHERE e.effect_id > %(after)s
     AND (e.not_after <= deedbox.clock() OR (e.doubtful AND NOT coalesce(
         t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false)) OR (e.after_slot IS NOT NULL AND EXISTS (
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')

@@ -86,10 +86,10 @@ WHERE j.job_id = ANY (%(jobs)s) AND j.job_id BETWEEN %(first)s AND %(last)s
     AND i.tenant = j.tenant AND i.action = j.action AND i.key_sha256 = j.key_sha256 AND i.job_id = j.job_id
 
 -- name: prune_output
--- Remove what these jobs answered; the rest of the result stays. Here and below, `first` and `last` of a page of neighbours leave
--- out the partitions of other months.
-UPDATE deedbox.result SET output = NULL
-WHERE job_id = ANY (%(jobs)s) AND job_id BETWEEN %(first)s AND %(last)s AND output IS NOT NULL
+-- Remove what these jobs answered, and keep when; the rest of the result stays. Here and below, `first` and `last` of a page of
+-- neighbours leave out the partitions of other months.
+UPDATE deedbox.result SET output = NULL, pruned_at = deedbox.clock()
+WHERE job_id = ANY (%(jobs)s) AND job_id BETWEEN %(first)s AND %(last)s AND pruned_at IS NULL
 
 -- name: prune_events
 -- Remove what partials and progress said; the events stay, so that numbers have no gap.
@@ -205,19 +205,24 @@ FROM (SELECT job_id FROM deedbox.job WHERE job_id > %(after)s ORDER BY job_id LI
 LEFT JOIN LATERAL (SELECT job_id FROM deedbox.queue WHERE job_id = page.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT job_id FROM deedbox.result WHERE job_id = page.job_id LIMIT 1) AS r ON true
 
--- name: alert_misplaced
--- Open an alert about a job that has no place or two; while it is open nothing is added.
-INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, message)
-SELECT %(alert_id)s, tenant, 'job_misplaced', job_id, 'The job is in the queue and has ended, or neither.'
-FROM deedbox.job WHERE job_id = %(job_id)s
-ON CONFLICT DO NOTHING
-
 -- name: growth
--- For `doctor`: how many months ahead have all their partitions, and the oldest month that has one.
+-- For `doctor`: how many months ahead have all their partitions, the oldest month that has one, how many months there are up to
+-- this one, what the partitions and the whole schema take in bytes, and about how many jobs there are.
+WITH child AS (
+    SELECT c.oid, c.reltuples, p.relname::text AS parent, to_date(right(c.relname, 7), 'YYYY_MM') AS month
+    FROM pg_inherits i
+    JOIN pg_class c ON c.oid = i.inhrelid
+    JOIN pg_class p ON p.oid = i.inhparent
+    WHERE p.relnamespace = 'deedbox'::regnamespace AND p.relname = ANY (%(parents)s::text[])
+)
 SELECT (SELECT count(*) FROM (
             SELECT m FROM generate_series(1, %(ahead)s) AS m, unnest(%(parents)s::text[]) AS t (parent)
             WHERE to_regclass(format('deedbox.%%I', t.parent || to_char(
                 date_trunc('month', deedbox.clock() AT TIME ZONE 'UTC') + make_interval(months => m), '_YYYY_MM'))) IS NOT NULL
             GROUP BY m HAVING count(*) = cardinality(%(parents)s::text[])) AS whole),
-       (SELECT min(to_date(right(c.relname, 7), 'YYYY_MM')) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'deedbox.job'::regclass)
+       (SELECT min(month) FROM child WHERE parent = 'job'),
+       (SELECT count(*) FROM child WHERE parent = 'job' AND month <= deedbox.clock() AT TIME ZONE 'UTC'),
+       (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM child),
+       (SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+        WHERE relnamespace = 'deedbox'::regnamespace AND relkind = 'r'),
+       (SELECT coalesce(sum(greatest(0, reltuples)), 0)::bigint FROM child WHERE parent = 'job')

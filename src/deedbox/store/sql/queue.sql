@@ -140,8 +140,8 @@ SELECT job_id, g.last_seq + 1, i.event_id, i.event_type, g.round, g.attempt_id, 
 FROM gone g JOIN input i USING (job_id)
 
 -- name: move_attempts
--- Move locked jobs that stay in the queue: back to queued with a wait, parked, held or dispatching. What goes back to queued can be
--- tried again: an attempt that only a drain has stopped gets another one, also where it was the last.
+-- Move locked jobs that stay in the queue: back to queued with a wait, parked, held or dispatching. One that is queued has an
+-- attempt left: where a drain gave back its last one, another is allowed.
 WITH input AS (
     SELECT * FROM json_to_recordset(%(movings)s::json) AS i (
         job_id uuid, state text, wait_s float8, event_type text, event_id uuid, event jsonb
@@ -149,7 +149,7 @@ WITH input AS (
 ), moved AS (
     UPDATE deedbox.queue q
     SET state = i.state, due = coalesce(i.wait_s, 0) <= 0,
-        attempts_allowed = greatest(q.attempts_allowed, q.attempt + (i.state = 'queued')::integer),
+        attempts_allowed = CASE i.state WHEN 'queued' THEN greatest(q.attempts_allowed, q.attempt + 1) ELSE q.attempts_allowed END,
         run_at = deedbox.clock() + make_interval(secs => coalesce(i.wait_s, 0)),
         attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()

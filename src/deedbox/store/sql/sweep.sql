@@ -6,8 +6,11 @@ SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lea
        EXISTS (SELECT FROM deedbox.approval WHERE state IN ({{approval.expire}}) AND expires_at <= deedbox.clock()),
        EXISTS (SELECT FROM deedbox.queue WHERE deadline <= deedbox.clock()),
        EXISTS (SELECT FROM deedbox.effect WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock()),
-       EXISTS (SELECT FROM deedbox.effect
-               WHERE state IN ({{effect.expire}}) AND (not_after <= deedbox.clock() OR after_slot IS NOT NULL OR doubtful)),
+       -- The orders pin the indexes, however small the table was when the statement was planned.
+       coalesce((SELECT not_after FROM deedbox.effect WHERE state IN ({{effect.expire}}) ORDER BY not_after LIMIT 1)
+                <= deedbox.clock(), false)
+       OR coalesce((SELECT true FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND (after_slot IS NOT NULL OR doubtful)
+                    ORDER BY effect_id LIMIT 1), false),
        EXISTS (SELECT FROM deedbox.queue WHERE state = 'dispatching'),
        (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
         WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)

@@ -26,8 +26,8 @@ SELECT switch_id, kind, tenant, action, connector, target, is_on, owner, changed
 FROM deedbox.switch WHERE tenant IS NULL OR tenant = %(tenant)s ORDER BY switch_id
 
 -- name: lets_through
--- Whether the database half lets a leased effect go out at this moment.
-SELECT EXISTS (
+-- Whether the database half lets a leased effect go out at this moment, and whether whoever has the fence still holds it.
+SELECT e.state = 'sending' AND e.fence = %(fence)s AND e.lease_until > deedbox.clock(), EXISTS (
     SELECT FROM deedbox.switch s WHERE s.switch_id = CASE e.kind WHEN 'act' THEN 'acts' ELSE 'notices' END AND s.is_on
 ) AND NOT EXISTS (
     SELECT FROM deedbox.switch s

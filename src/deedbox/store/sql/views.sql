@@ -31,7 +31,7 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
-       j.parent_job_id, q.deadline
+       j.parent_job_id, q.deadline, r.pruned_at
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
@@ -72,7 +72,7 @@ WHERE d.document_id = %(document_id)s AND d.tenant = %(tenant)s AND j.tenant = %
     AND (j.subject = %(subject)s OR %(sees_all)s)
 
 -- name: jobs
--- A page of the jobs a principal may see, newest first, below a key. A filter that is null lets everything pass.
+-- A page of the jobs of a tenant, newest first, below a key. A filter that is null lets everything pass.
 SELECT j.job_id, j.action, coalesce(q.state, r.state), coalesce(q.round, r.round), coalesce(q.attempt, r.attempt),
        j.created_at, greatest(q.updated_at, r.ended_at), p.name, j.source, j.caller_run
 FROM (
@@ -84,8 +84,29 @@ FROM (
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
 LEFT JOIN LATERAL (SELECT name FROM deedbox.principal WHERE principal_id = j.subject LIMIT 1) AS p ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+WHERE j.tenant = %(tenant)s
     AND (%(action)s::text IS NULL OR j.action = %(action)s)
+    AND (%(state)s::text IS NULL OR coalesce(q.state, r.state) = %(state)s)
+    AND (%(key_sha256)s::bytea IS NULL OR j.key_sha256 = %(key_sha256)s)
+    AND (%(caller_run)s::text IS NULL OR j.caller_run = %(caller_run)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+ORDER BY j.job_id DESC LIMIT %(limit)s
+
+-- name: own_jobs
+-- The same page for somebody who sees no jobs but their own: along the index of those, so that jobs of others cost nothing.
+SELECT j.job_id, j.action, coalesce(q.state, r.state), coalesce(q.round, r.round), coalesce(q.attempt, r.attempt),
+       j.created_at, greatest(q.updated_at, r.ended_at), p.name, j.source, j.caller_run
+FROM (
+    SELECT * FROM deedbox.job
+    WHERE tenant = %(tenant)s AND subject = %(subject)s
+        AND job_id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY job_id DESC
+    OFFSET 0
+) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+LEFT JOIN LATERAL (SELECT name FROM deedbox.principal WHERE principal_id = j.subject LIMIT 1) AS p ON true
+WHERE (%(action)s::text IS NULL OR j.action = %(action)s)
     AND (%(state)s::text IS NULL OR coalesce(q.state, r.state) = %(state)s)
     AND (%(key_sha256)s::bytea IS NULL OR j.key_sha256 = %(key_sha256)s)
     AND (%(caller_run)s::text IS NULL OR j.caller_run = %(caller_run)s)
@@ -151,10 +172,63 @@ SELECT at, kind, what, detail FROM (
 ) AS entry ORDER BY at, rank, n
 
 -- name: measure
--- What waits: jobs by state, and the age in seconds of the oldest that is due.
-SELECT state, count(*), max(extract(epoch FROM deedbox.clock() - run_at)) FILTER (WHERE state = 'queued' AND due)
-FROM deedbox.queue GROUP BY state
+-- What waits: jobs that have not ended by state, counted one by one as far as `most` of each kind. Beyond that a kind is what the
+-- planner last saw in its index, less what of the same index was counted, and never less than `most`.
+WITH counted AS (
+    SELECT 'queue_ready' AS place, 'queued' AS state, count(*) AS n
+    FROM (SELECT FROM deedbox.queue WHERE state = 'queued' AND due LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'queue_not_yet', 'queued', count(*)
+    FROM (SELECT FROM deedbox.queue WHERE state = 'queued' AND NOT due LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'queue_running', 'running', count(*) FROM (SELECT FROM deedbox.queue WHERE state = 'running' LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'queue_parked', 'awaiting_human', count(*)
+    FROM (SELECT FROM deedbox.queue WHERE state = 'awaiting_human' LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'queue_parked', 'dispatching', count(*)
+    FROM (SELECT FROM deedbox.queue WHERE state = 'dispatching' LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'queue_parked', 'failed_retryable', count(*)
+    FROM (SELECT FROM deedbox.queue WHERE state = 'failed_retryable' LIMIT %(most)s) AS x
+)
+SELECT state, sum(CASE WHEN n < %(most)s THEN n ELSE greatest(n, (
+    SELECT reltuples FROM pg_class WHERE oid = to_regclass('deedbox.' || place)
+) - (SELECT coalesce(sum(o.n), 0) FROM counted o WHERE o.place = c.place AND o.state <> c.state)) END)::bigint
+FROM counted c GROUP BY state
+
+-- name: oldest
+-- The age in seconds of the oldest job that is due: of all where there are no more than `most`; else of the first hundred by age
+-- in each lane and priority, which come before the rest of theirs.
+WITH RECURSIVE head AS (
+    (SELECT lane_id, priority FROM deedbox.queue WHERE state = 'queued' AND due ORDER BY lane_id, priority LIMIT 1)
+    UNION ALL
+    SELECT n.lane_id, n.priority FROM head h CROSS JOIN LATERAL (
+        SELECT lane_id, priority FROM deedbox.queue
+        WHERE state = 'queued' AND due AND (lane_id, priority) > (h.lane_id, h.priority)
+        ORDER BY lane_id, priority LIMIT 1
+    ) AS n
+)
+SELECT greatest(0, extract(epoch FROM deedbox.clock() - min(run_at)))::float8
+FROM (
+    (SELECT run_at FROM deedbox.queue WHERE state = 'queued' AND due ORDER BY lane_id, priority, job_id LIMIT %(most)s)
+    UNION ALL
+    SELECT f.run_at FROM (SELECT lane_id, priority FROM head LIMIT 1000) AS h CROSS JOIN LATERAL (
+        SELECT run_at FROM deedbox.queue
+        WHERE lane_id = h.lane_id AND priority = h.priority AND state = 'queued' AND due ORDER BY job_id LIMIT 100
+    ) AS f
+) AS due
 
 -- name: measure_effects
--- Effects that have not ended, by state.
-SELECT state, count(*) FROM deedbox.effect WHERE state IN ('pending', 'sending', 'unknown') GROUP BY state
+-- Effects that have not ended, by state, counted and estimated in the same way.
+WITH counted AS (
+    SELECT 'effect_pending' AS place, 'pending' AS state, count(*) AS n
+    FROM (SELECT FROM deedbox.effect WHERE state = 'pending' LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'effect_sending', 'sending', count(*) FROM (SELECT FROM deedbox.effect WHERE state = 'sending' LIMIT %(most)s) AS x
+    UNION ALL
+    SELECT 'effect_unknown', 'unknown', count(*) FROM (SELECT FROM deedbox.effect WHERE state = 'unknown' LIMIT %(most)s) AS x
+)
+SELECT state, CASE WHEN n < %(most)s THEN n ELSE greatest(n, (
+    SELECT reltuples FROM pg_class WHERE oid = to_regclass('deedbox.' || place)
+))::bigint END FROM counted
