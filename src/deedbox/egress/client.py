@@ -17,6 +17,9 @@ from deedbox.egress.transport import GuardedTransport, check_url
 
 DEFAULT_CAP = 1024 * 1024  # bytes
 _MODEL_CAP = 16 * 1024 * 1024  # bytes; an answer of a model is text
+IDLE_S = 0.5
+"""How long a connection may wait for the next request, in seconds: the least patient servers wait for two."""
+_MODEL_IDLE_S = 5.0
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 _METHOD = re.compile(r"[A-Z]{1,20}")
@@ -63,13 +66,13 @@ class _Progress:
 class EgressClient:
     """Sends single requests to places the policy allows.
 
-    No redirect is followed, no proxy or password is taken from the environment, nothing is tried again, and no
-    connection is used twice.
+    No redirect is followed, no proxy or password is taken from the environment, and nothing is tried again. A connection is
+    used again only at once, while the other side surely keeps it: one gone stale would look like a request that was lost.
     """
 
     def __init__(self, policy: EgressPolicy, *, tls: ssl.SSLContext | None = None, user_agent: str = "deedbox") -> None:
         """`tls` replaces the system's trust, for a private certificate authority."""
-        self._transport = GuardedTransport(policy, tls=tls)
+        self._transport = GuardedTransport(policy, tls=tls, idle_s=IDLE_S)
         self._user_agent = user_agent
 
     async def request(
@@ -144,7 +147,7 @@ def async_http_client(policy: EgressPolicy, timeout_s: float, *, tls: ssl.SSLCon
     wrapped, as the SDK likes; `failure_in` finds them either way.
     """
     return httpx2.AsyncClient(
-        transport=GuardedTransport(policy, tls=tls, total_s=timeout_s, cap=_MODEL_CAP, keep_alive=True),
+        transport=GuardedTransport(policy, tls=tls, total_s=timeout_s, cap=_MODEL_CAP, idle_s=_MODEL_IDLE_S),
         timeout=httpx2.Timeout(timeout_s),
         trust_env=False,
         follow_redirects=False,
