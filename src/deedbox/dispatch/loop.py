@@ -253,7 +253,6 @@ class Dispatcher:
                 _log.exception("settle_failed", effect_id=str(leased.effect_id), attempt=number, error=type(error).__name__)
                 await asyncio.sleep(min(5.0, 0.1 * 2**number))
                 continue
-            _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "lose_track" and self._look_up_after_s is not None:
                 self._ask_later(leased.tenant, leased.effect_id, self._look_up_after_s)
             return

@@ -55,7 +55,9 @@ def declared(connector: Connector | None, target: str) -> tuple[str, float | Non
         return "blind", None
     try:
         capability = connector.capability(target)
-        ttl_s = connector.key_ttl_s(target) if isinstance(connector, RemembersKeys) else None
+        # Asked for the name alone, which is what `isinstance` does, and that takes as long as all the rest here.
+        remembers = cast("RemembersKeys | None", connector if hasattr(connector, "key_ttl_s") else None)
+        ttl_s = remembers.key_ttl_s(target) if remembers is not None else None
     except Exception as error:  # noqa: BLE001 -- a connector that cannot say what it is declares nothing
         _log.warning("capability_unknown", connector=connector.name, error=type(error).__name__)
         return "blind", None
@@ -97,7 +99,7 @@ async def settle(
 async def keep(
     pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry = outbox.RETRY
 ) -> Move | None:
-    """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where there was nothing to add.
+    """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where nothing was added.
 
     Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
     same `receipt_id` again.

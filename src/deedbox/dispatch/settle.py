@@ -33,7 +33,7 @@ class Settler:
     """Keeps what came of sendings. `put` returns once it is committed and the job has ended, if it was the last of it."""
 
     def __init__(self, pool: Pool, ids: IdSource, retry: Retry, *, follows: Callable[[], None]) -> None:
-        """`retry` says when what was not accepted is sent again; `follows` is called when something may have waited for this."""
+        """`retry` says when what was not accepted is sent again; `follows` is called where an effect may have waited."""
         self._pool = pool
         self._ids = ids
         self._retry = retry
@@ -53,6 +53,7 @@ class Settler:
             name = await self._receipts.put(self._row(leased, outcome, receipt_id))
         if name is None:
             name = await send.keep(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+            _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "deliver":
                 self._follows()
         await self._ends.put(leased.job_id)
@@ -85,7 +86,9 @@ class Settler:
             _log.warning("settled_alone", count=len(rows), error=type(error).__name__)
             return [None] * len(rows)
         if any(completed.values()):
-            self._follows()
+            self._follows()  # another effect may have waited for one of these
+        # A line for all: one for each would take as long as settling it.
+        _log.info("delivered", effects=[str(effect_id) for effect_id in completed])
         return ["deliver" if row.effect_id in completed else None for row in rows]
 
     async def _deliver_one(self, row: Delivered) -> Move | None:

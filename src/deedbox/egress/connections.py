@@ -7,6 +7,8 @@ sooner than servers lose patience, and only while the other side has neither clo
 
 import ssl
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
@@ -61,7 +63,7 @@ class OneWrite(httpcore2.AsyncNetworkStream):
         await self._stream.write(waiting, timeout)
 
 
-class _Kept:
+class Kept:
     """One connection, with the monotonic time at which it was opened."""
 
     def __init__(self, connection: httpcore2.AsyncHTTPConnection) -> None:
@@ -77,9 +79,18 @@ class Connections:
         self._backend = backend
         self._tls = tls
         self._idle_s = idle_s
-        self._idle: dict[tuple[bytes, bytes, int], deque[_Kept]] = {}
+        self._idle: dict[tuple[bytes, bytes, int], deque[Kept]] = {}
 
-    async def take(self, origin: httpcore2.Origin) -> _Kept:
+    @asynccontextmanager
+    async def lent(self, origin: httpcore2.Origin) -> AsyncGenerator[httpcore2.AsyncHTTPConnection]:
+        """A connection for one exchange, which has to be over when the block ends."""
+        kept = await self.take(origin)
+        try:
+            yield kept.connection
+        finally:
+            await self.give_back(origin, kept)
+
+    async def take(self, origin: httpcore2.Origin) -> Kept:
         """A connection that may be used now, open or to be opened by its first request."""
         idle = self._idle.get((origin.scheme, origin.host, origin.port))
         while idle:
@@ -88,13 +99,13 @@ class Connections:
             if not kept.connection.has_expired() and monotonic() - kept.opened < LIFE_S:
                 return kept
             await kept.connection.aclose()
-        return _Kept(
+        return Kept(
             httpcore2.AsyncHTTPConnection(
                 origin, ssl_context=self._tls, keepalive_expiry=self._idle_s, retries=0, network_backend=self._backend
             )
         )
 
-    async def give_back(self, origin: httpcore2.Origin, kept: _Kept) -> None:
+    async def give_back(self, origin: httpcore2.Origin, kept: Kept) -> None:
         """Keep it for the next exchange where its own has come to a clean end, else close it."""
         idle = self._idle.setdefault((origin.scheme, origin.host, origin.port), deque())
         if self._idle_s <= 0 or not kept.connection.is_idle():

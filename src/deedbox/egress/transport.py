@@ -114,6 +114,17 @@ class _PinnedBackend(httpcore2.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
+def connections(policy: EgressPolicy, tls: ssl.SSLContext | None, *, idle_s: float) -> Connections:
+    """Connections to checked addresses only; without `tls` the system's certificates are trusted."""
+    system = httpx2.create_ssl_context(trust_env=False) if tls is None else tls
+    return Connections(_PinnedBackend(policy), system, idle_s=idle_s)
+
+
+def core_url(url: httpx2.URL) -> httpcore2.URL:
+    """The same URL for the library that sends."""
+    return httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
     """An answer's bytes, up to a cap and until a moment of the monotonic clock."""
 
@@ -173,8 +184,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """`tls` is for a private certificate authority; by default the system's certificates are trusted."""
         self._total_s = total_s
         self._cap = cap
-        system = httpx2.create_ssl_context(trust_env=False) if tls is None else tls
-        self._connections = Connections(_PinnedBackend(policy), system, idle_s=idle_s)
+        self._connections = connections(policy, tls, idle_s=idle_s)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request. Raises EgressRefused and NotSent of ours, and httpx2's TransportError for the rest."""
@@ -183,7 +193,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         extensions: dict[str, Any] = dict(request.extensions)
         core = httpcore2.Request(
             method=request.method,
-            url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            url=core_url(url),
             headers=request.headers.raw,
             content=cast("httpx2.AsyncByteStream", request.stream),
             extensions=extensions,

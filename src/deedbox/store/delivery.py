@@ -60,7 +60,7 @@ async def deliver(connection: Connection, delivered: Sequence[Delivered]) -> dic
 
 
 async def finish(connection: Connection, job_ids: Sequence[UUID], event_ids: Sequence[UUID]) -> list[UUID]:
-    """End those of these distinct jobs whose acts are all completed, outside of any transaction; `event_ids` are for their events.
+    """End those of these distinct jobs whose acts are all completed, outside of any transaction, with these ids for their events.
 
     Returns the jobs whose acts have all ended, but not all as completed: `ending.finish_job` says how these end.
     """

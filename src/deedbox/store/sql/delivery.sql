@@ -17,7 +17,8 @@ WITH given AS MATERIALIZED (
     SET state = 'completed', fence = NULL, sender = NULL, lease_until = NULL, phase = g.phase, updated_at = deedbox.clock()
     FROM given g JOIN held h USING (job_id)
     WHERE e.effect_id = g.effect_id AND e.job_id = g.job_id AND e.fence = g.fence AND e.kind = 'act'
-        AND e.state IN ({{effect.deliver}})
+        -- A CASE, here and below: each row is found by its id, and not by an index of all that are in a state.
+        AND CASE WHEN e.state IN ({{effect.deliver}}) THEN true END
     RETURNING e.effect_id, e.job_id, e.connector, e.slot
 ), kept AS (
     INSERT INTO deedbox.receipt (job_id, receipt_id, effect_id, provider_id, evidence, phase, source, stored_at)
@@ -40,7 +41,8 @@ WITH given AS MATERIALIZED (
     FROM counted c JOIN raised r USING (job_id)
 )
 SELECT m.effect_id, EXISTS (
-    SELECT FROM deedbox.effect x WHERE x.job_id = m.job_id AND x.after_slot = m.slot AND x.state IN ({{effect.lease}})
+    SELECT FROM deedbox.effect x
+    WHERE x.job_id = m.job_id AND x.after_slot = m.slot AND CASE WHEN x.state IN ({{effect.lease}}) THEN true END
 )
 FROM moved m
 
@@ -56,18 +58,19 @@ WITH given AS MATERIALIZED (
         SELECT FROM deedbox.effect e WHERE e.job_id = q.job_id AND e.kind = 'act' AND e.state <> 'completed'
     ) AS delivered
     FROM deedbox.queue q
-    WHERE q.job_id IN (SELECT job_id FROM given) AND q.state IN ({{job.delivered}}) AND NOT EXISTS (
+    WHERE q.job_id IN (SELECT job_id FROM given) AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END AND NOT EXISTS (
         -- Which is every state that has not ended.
         SELECT FROM deedbox.effect e
-        WHERE e.job_id = q.job_id AND e.kind = 'act' AND e.state IN ({{effect.late_receipt}})
+        WHERE e.job_id = q.job_id AND e.kind = 'act' AND CASE WHEN e.state IN ({{effect.late_receipt}}) THEN true END
     )
 ), held AS MATERIALIZED (
     SELECT q.job_id FROM deedbox.queue q
-    WHERE q.job_id IN (SELECT job_id FROM whole WHERE delivered) AND q.state IN ({{job.delivered}})
+    WHERE q.job_id IN (SELECT job_id FROM whole WHERE delivered) AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END
     ORDER BY q.job_id
     FOR UPDATE
 ), gone AS (
-    DELETE FROM deedbox.queue q USING held h WHERE q.job_id = h.job_id AND q.state IN ({{job.delivered}})
+    DELETE FROM deedbox.queue q USING held h
+    WHERE q.job_id = h.job_id AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END
     RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.last_seq
 ), said AS MATERIALIZED (
     SELECT g.job_id, d.done, d.many, n.declined, n.few, (
