@@ -5,14 +5,18 @@ that was lost: nobody could say whether it was read. So a connection is used aga
 sooner than servers lose patience, and only while the other side has neither closed nor said anything on it.
 """
 
+import select
 import ssl
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpcore2
+
+if TYPE_CHECKING:
+    import socket
 
 MOST_IDLE = 64
 """Connections to one origin that are kept open between two exchanges."""
@@ -27,21 +31,23 @@ class OneWrite(httpcore2.AsyncNetworkStream):
     """A stream that sends a small request in one piece: its head waits for its body, and both for the first read."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        """Writes to `stream` and reads from it."""
         self._stream = stream
         self._waiting = b""
+        self._socket: socket.socket = stream.get_extra_info("socket")
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 -- the library's signature
+        """Send it now, or with what follows."""
         self._waiting += buffer
         if len(self._waiting) > _TOGETHER:
             await self._flush(timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 -- the library's signature
+        """Send what waits, and read."""
         if self._waiting:
-            try:
+            # As the library does: the other side may have answered before it closed, and if not, reading tells.
+            with suppress(httpcore2.WriteError):
                 await self._flush(timeout)
-            except httpcore2.WriteError:
-                # As the library does: the other side may have answered before it closed, and if not, reading tells.
-                pass
         return await self._stream.read(max_bytes, timeout)
 
     async def start_tls(
@@ -50,12 +56,21 @@ class OneWrite(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 -- the library's signature
     ) -> httpcore2.AsyncNetworkStream:
+        """The same over TLS."""
         return OneWrite(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     async def aclose(self) -> None:
+        """Close it."""
         await self._stream.aclose()
 
     def get_extra_info(self, info: str) -> Any:
+        """What the library asks; before each use of a kept connection, whether anything can be read, an end included."""
+        if info == "is_readable":
+            if self._socket.fileno() < 0:
+                return True
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
         return self._stream.get_extra_info(info)
 
     async def _flush(self, timeout: float | None) -> None:  # noqa: ASYNC109 -- as its callers
@@ -64,11 +79,12 @@ class OneWrite(httpcore2.AsyncNetworkStream):
 
 
 class Kept:
-    """One connection, with the monotonic time at which it was opened."""
+    """One connection, with the monotonic times at which it was made, and at which it last became idle."""
 
     def __init__(self, connection: httpcore2.AsyncHTTPConnection) -> None:
+        """Nothing is open yet."""
         self.connection = connection
-        self.opened = monotonic()
+        self.made = self.idle_since = monotonic()
 
 
 class Connections:
@@ -96,7 +112,7 @@ class Connections:
         while idle:
             # The one used last, so that those not needed grow old.
             kept = idle.pop()
-            if not kept.connection.has_expired() and monotonic() - kept.opened < LIFE_S:
+            if not kept.connection.has_expired() and monotonic() - kept.made < LIFE_S:
                 return kept
             await kept.connection.aclose()
         return Kept(
@@ -111,9 +127,10 @@ class Connections:
         if self._idle_s <= 0 or not kept.connection.is_idle():
             await kept.connection.aclose()
             return
+        now = kept.idle_since = monotonic()
         idle.append(kept)
         # The oldest are first; those behind them are younger.
-        while idle and (len(idle) > MOST_IDLE or idle[0].connection.has_expired()):
+        while len(idle) > MOST_IDLE or now - idle[0].idle_since > self._idle_s:
             await idle.popleft().connection.aclose()
 
     async def aclose(self) -> None:

@@ -60,9 +60,10 @@ async def deliver(connection: Connection, delivered: Sequence[Delivered]) -> dic
 
 
 async def finish(connection: Connection, job_ids: Sequence[UUID], event_ids: Sequence[UUID]) -> list[UUID]:
-    """End those of these distinct jobs whose acts are all completed, outside of any transaction, with these ids for their events.
+    """End those of these distinct jobs whose acts are all completed, outside of any transaction.
 
-    Returns the jobs whose acts have all ended, but not all as completed: `ending.finish_job` says how these end.
+    `event_ids` are for their last events. Returns the jobs whose acts have all ended, but not all as completed:
+    `ending.finish_job` says how these end.
     """
     cursor = await connection.execute(statement("delivery", "finish"), {"job_id": uuids(job_ids), "event_id": uuids(event_ids)})
     return [row[0] for row in await cursor.fetchall()]
