@@ -40,8 +40,8 @@ WITH given AS MATERIALIZED (
            jsonb_build_object('effect_id', c.effect_id, 'connector', c.connector, 'slot', c.slot)
     FROM counted c JOIN raised r USING (job_id)
 )
-SELECT m.effect_id, EXISTS (
-    SELECT FROM deedbox.effect x
+SELECT m.effect_id, 0 < (
+    SELECT count(*) FROM deedbox.effect x
     WHERE x.job_id = m.job_id AND x.after_slot = m.slot AND CASE WHEN x.state IN ({{effect.lease}}) THEN true END
 )
 FROM moved m
@@ -54,15 +54,15 @@ FROM moved m
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(job_id)s::uuid[], %(event_id)s::uuid[]) AS g (job_id, event_id)
 ), whole AS MATERIALIZED (
-    SELECT q.job_id, NOT EXISTS (
-        SELECT FROM deedbox.effect e WHERE e.job_id = q.job_id AND e.kind = 'act' AND e.state <> 'completed'
-    ) AS delivered
+    SELECT q.job_id, acts.others = 0 AS delivered
     FROM deedbox.queue q
-    WHERE q.job_id IN (SELECT job_id FROM given) AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END AND NOT EXISTS (
-        -- Which is every state that has not ended.
-        SELECT FROM deedbox.effect e
-        WHERE e.job_id = q.job_id AND e.kind = 'act' AND CASE WHEN e.state IN ({{effect.late_receipt}}) THEN true END
-    )
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE e.state <> 'completed') AS others,
+               -- Which is every state that has not ended.
+               count(*) FILTER (WHERE e.state IN ({{effect.late_receipt}})) AS open
+        FROM deedbox.effect e WHERE e.job_id = q.job_id AND e.kind = 'act'
+    ) AS acts
+    WHERE q.job_id IN (SELECT job_id FROM given) AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END AND acts.open = 0
 ), held AS MATERIALIZED (
     SELECT q.job_id FROM deedbox.queue q
     WHERE q.job_id IN (SELECT job_id FROM whole WHERE delivered) AND CASE WHEN q.state IN ({{job.delivered}}) THEN true END
