@@ -119,6 +119,8 @@ def thoroughly(raw: bytes) -> tuple[str, Any]:
 @settings(max_examples=1000, deadline=None, derandomize=True)
 @given(TEXTS)
 @example('{"\ue000":1,"\U0001f600":2}')
+@example('{"\ue000":1,"\\ud83d\\ude00":2}')
+@example('["\\ud83d",1234567890123456]')
 @example('{"\\ue000":1,"z":2.0,"\\u0061":"\\"}')
 @example('{"a":1,"a":"\\u0022\\u0022"}')
 def test_a_text_is_read_the_same_way_quickly_and_thoroughly(text: str) -> None:

@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
-from deedbox.model.fingerprint import MAX_SAFE_INTEGER, encode, is_plain_float, jcs
+from deedbox.model.fingerprint import MAX_SAFE_INTEGER, encode, jcs
 
 MAX_DEPTH = 64
 MOST_DIGITS = 17
@@ -53,13 +55,6 @@ def _quick_integer(text: str) -> int:
     return int(text)
 
 
-def _quick_float(text: str) -> float:
-    value = float(text)
-    if not is_plain_float(value):
-        raise _Odd
-    return value
-
-
 def _canonical_float(text: str) -> float | int:
     value = float(text)
     return int(value) if value.is_integer() else value
@@ -78,8 +73,9 @@ _ODD_ESCAPES = re.compile(rb"\\u(?:0000|0022|[dD][89a-fA-F])")
 # The first bytes of everything from U+10000 on.
 _BEYOND_U_FFFF = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_constant=_Unkept)
-_QUICK = json.JSONDecoder(parse_float=_quick_float, parse_constant=_quick_constant)
-_COUNTING = json.JSONDecoder(parse_int=_quick_integer, parse_float=_quick_float, parse_constant=_quick_constant)
+# Floats that RFC 8785 writes in another way, as Python writes them; perhaps inside a text.
+_ODD_FLOATS = re.compile(r"[0-9]e[-+][0-9]|Infinity")
+_COUNTING = json.JSONDecoder(parse_int=_quick_integer, parse_constant=_quick_constant)
 _CANONICAL = json.JSONDecoder(parse_float=_canonical_float)
 
 
@@ -88,17 +84,19 @@ def _quickly(raw: bytes) -> tuple[Any, bytes, str]:
 
     With few brackets nothing is nested too deep. Without certain escapes no text holds U+0000 or a lone surrogate, and each
     quotation mark of the raw text stands in the canonical one as well, unless a member was dropped because it stands twice.
-    An integer of 2^53 or more has many digits in a row.
+    An integer of 2^53 or more has many digits in a row; a float that is infinite, or canonically has another form than a point
+    between digits, shows in what Python writes of it.
     """
     if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or (b"\\u" in raw and _ODD_ESCAPES.search(raw)):
         raise _Odd
-    decoder = _COUNTING if _MANY_DIGITS in raw.translate(_TO_ZERO) else _QUICK
     try:
         text = raw.decode()
-        value = decoder.decode(text)
+        value = _COUNTING.decode(text) if _MANY_DIGITS in raw.translate(_TO_ZERO) else from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise _Odd from error
     written = encode(value)
+    if ("e-" in written or "e+" in written or "Infinity" in written) and _ODD_FLOATS.search(written):
+        raise _Odd
     if not text.isascii() and any(first in raw for first in _BEYOND_U_FFFF):
         canonical = jcs(value)
     else:

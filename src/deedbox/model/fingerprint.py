@@ -50,15 +50,10 @@ def _all_plain(items: Iterable[Any]) -> bool:
     return True
 
 
-def is_plain_float(value: float) -> bool:
-    """Whether `encode` writes this number as RFC 8785 does, once it is an integer where it has no fraction."""
-    return _PLAIN_FROM <= abs(value) < _PLAIN_TO or value == 0
-
-
 def encode(value: Any) -> str:
     """Canonical text of a value in which the caller has ruled out whatever would make it differ from RFC 8785.
 
-    That is: integers are below 2^53; floats are plain and have a fraction; names hold no lone surrogate and nothing from
+    That is: integers are below 2^53; floats have a fraction and no exponent; names hold no lone surrogate and nothing from
     U+10000 on, so that their order by code point is the one by UTF-16 unit.
     """
     return _ENCODE(value)
