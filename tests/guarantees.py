@@ -224,6 +224,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "issue 2: shown by",
     ),
     Guarantee(
+        "G-RECEIPT-KEPT",
+        "A receipt whose commit failed or gave no answer is kept once, and its job ends once.",
+        "store: dispatch",
+    ),
+    Guarantee(
         "G-EGRESS",
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",

@@ -16,6 +16,7 @@ from deedbox.store.outbox import Leased
 from deedbox.store.transaction import transaction
 from tests.builders import Built, Outbox, Planned, outbox_on
 from tests.database import TestDatabase
+from tests.guarantees import proves
 
 pytestmark = pytest.mark.anyio
 Fault = Callable[[], None]
@@ -123,6 +124,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, name: str, *, committed: bool, times
     monkeypatch.setattr(delivery, name, fail)
 
 
+@proves("G-RECEIPT-KEPT")
 @pytest.mark.parametrize("committed", [True, False])
 async def test_receipts_whose_commit_gave_no_answer_are_kept_once(
     box: Outbox, monkeypatch: pytest.MonkeyPatch, committed: bool
@@ -141,6 +143,7 @@ async def test_receipts_whose_commit_gave_no_answer_are_kept_once(
     await settling.drain()
 
 
+@proves("G-RECEIPT-KEPT")
 @pytest.mark.parametrize("committed", [True, False])
 async def test_jobs_whose_end_gave_no_answer_end_once(box: Outbox, monkeypatch: pytest.MonkeyPatch, committed: bool):
     faulty(monkeypatch, "finish", committed=committed)

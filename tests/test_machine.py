@@ -80,9 +80,12 @@ BREAKS = {
         "ended 2 times",
     ),
     "quorum": ([("decision", "count_votes", "count(*)", "count(*) + 1")], "hurry", "approved by 1 of 2 people"),
-    "digest": ([("outbox", "lease", "AND e.digest = sha256(p.body)", "")], "hurry forge send_now", "other bytes than"),
+    "digest": ([("outbox", "lease", "SELECT sha256(p.body)", "SELECT e.digest")], "hurry forge send_now", "other bytes than"),
     "switch": (
-        [("outbox", "lease", "END AND s.is_on", "END"), ("outbox", "lease", "AND NOT s.is_on", "AND false")],
+        [
+            ("outbox", "lease", "(SELECT is_on FROM switches WHERE switch_id = 'acts')", "true"),
+            ("outbox", "lease", "AND NOT s.is_on", "AND false"),
+        ],
         "hurry switch send_now",
         "switch was off",
     ),

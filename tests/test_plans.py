@@ -269,10 +269,8 @@ def _completed(one: Sample) -> list[queue.Completed]:
 
 
 def _delivered(one: Sample) -> list[delivery.Delivered]:
-    return [
-        delivery.Delivered(job_id, effect_id, 7, "note", new, new, "p", "{}", "answered")
-        for (job_id, effect_id), new in zip(one.sending, one.new, strict=True)
-    ]
+    pairs = zip(one.sending, one.new, strict=True)
+    return [delivery.Delivered(*ids, 7, "note", new, new, "p", "{}", "answered") for ids, new in pairs]
 
 
 def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:

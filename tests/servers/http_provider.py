@@ -88,6 +88,11 @@ class HttpProvider:
             for writer in list(self._writers):
                 writer.transport.abort()
 
+    def hang_up(self) -> None:
+        """Close every connection, as a server does that has waited long enough."""
+        for writer in list(self._writers):
+            writer.close()
+
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)

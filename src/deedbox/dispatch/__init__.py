@@ -29,6 +29,10 @@ here was not sent, so it is `pending`, never `unknown`.
 **After the wire.** Moves out of `sending` are fenced: only the sender that holds the lease decides. One exception: a receipt
 is kept whoever brings it, because it is evidence. If the effect was taken over meanwhile, the late receipt completes it.
 
+**Many at once.** A call takes a slot from its lease to its answer; keeping the answer takes none. Receipts of senders that hold
+their fence share one statement and one commit (`settle.py`), the ends of their jobs a second one. Everything else, and every
+receipt whose commit gave no answer, is looked at alone under its effect's lock, which tells what has been kept.
+
 **Who ends the job.** Whoever ends the last effect, in a second transaction, so that no fault in the bookkeeping can take
 back a receipt; sweep, where that one does not come.
 """

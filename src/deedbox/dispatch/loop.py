@@ -111,15 +111,9 @@ class Dispatcher:
         if free < 1:
             return 0
         # Locking the switch to find nothing, once a second in every process, would be most of what an idle fleet does.
-        if not self._likely:
-            async with autocommit(self._pool) as connection:
-                due_s = await outbox.next_due(connection)
-            if due_s != 0:
-                longest = CALM_POLL_S if self._told() else POLL_S
-                self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
-                return 0
-        self._likely = False
-        self._pause_s = POLL_S
+        likely, self._likely = self._likely, False
+        if not likely and not await self._due():
+            return 0
         asked_at = self._asked_at = time.monotonic()
         async with transaction(self._pool) as connection:
             leased = await outbox.lease(
@@ -136,7 +130,20 @@ class Dispatcher:
             self._sending.add(task)
             task.add_done_callback(self._sent)
         self._likely = len(leased) == free
+        if likely and not leased:
+            await self._due()
         return len(leased)
+
+    async def _due(self) -> bool:
+        """Whether something is due now; sets the pause until the next look."""
+        async with autocommit(self._pool) as connection:
+            due_s = await outbox.next_due(connection)
+        if due_s == 0:
+            self._pause_s = POLL_S
+            return True
+        longest = CALM_POLL_S if self._told() else POLL_S
+        self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
+        return False
 
     async def _pause(self, stopping: "asyncio.Task[bool]", *, at_once: bool) -> None:
         """Wait for the poll, the wake-up, the stop, or a free slot; not at all while there is more to take."""
