@@ -57,7 +57,7 @@ def _unswitched() -> None:
     _patch.setattr("deedbox.dispatch.loop.leave_to_dial", go)
 
 
-def unfenced() -> dict[str, str]:
+def without_fence() -> dict[str, str]:
     """The statements that end attempts, without their fence. Raises RuntimeError where that is written in another way."""
     found: dict[str, str] = {}
     for name in ("complete_attempts", "lock_attempts"):
@@ -71,7 +71,7 @@ def unfenced() -> dict[str, str]:
 
 def _unfenced() -> None:
     """A worker ends what it once held, whoever holds it now."""
-    for name, broken in unfenced().items():
+    for name, broken in without_fence().items():
         _patch.setitem(statements("queue"), name, cast("LiteralString", broken))
 
 

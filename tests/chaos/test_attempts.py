@@ -11,7 +11,7 @@ from deedbox.store.queue import Completed
 from deedbox.store.transaction import autocommit
 from deedbox.sweep.service import Sweep
 from tests.chaos.attempts import WATCH, attempts
-from tests.chaos.broken import unfenced
+from tests.chaos.broken import without_fence
 from tests.database import TestDatabase
 from tests.road import Road, road
 from tests.test_lanes import Work, lane_of, submit
@@ -65,7 +65,7 @@ async def test_what_went_as_it_should_is_no_fault(database: TestDatabase) -> Non
 
 async def test_a_worker_that_ends_what_another_holds_is_found(database: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = loader.statements("queue")
-    for name, broken in unfenced().items():
+    for name, broken in without_fence().items():
         monkeypatch.setitem(loaded, name, cast("LiteralString", broken))
     loader.numbered.cache_clear()
     try:
