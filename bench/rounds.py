@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bench.cells import accept, bulk, drain, effects, http_accept, idle, memory, raw_accept, raw_drain, start, stock
+from bench.cells import accept, approve, bulk, drain, effects, http_accept, idle, memory, raw_accept, raw_drain, start, stock
 from bench.database import Server
 from bench.peers import cells as peer_cells
 from bench.peers.catalogue import Peer
@@ -14,7 +14,7 @@ from bench.samples import Sample
 One: TypeAlias = Callable[[Server], Awaitable[Sample | list[Sample]]]
 Cell: TypeAlias = list[One]
 
-GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "memory")
+GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "memory")
 ONCE = frozenset({"memory"})
 """Groups that are measured in the first round alone: they take minutes, and hardly move."""
 
@@ -52,6 +52,7 @@ def cells(extent: Extent, only: Sequence[str], peers: Sequence[Peer]) -> list[tu
         "snapshot": [_snapshot(extent)],
         "idle": [[lambda server: idle.measure(server, extent.idle)]],
         "effects": [[lambda server: effects.measure(server, extent.effects)]],
+        "approve": [[lambda server: approve.measure(server, extent.paced)]],
         "memory": [[lambda server: memory.measure(server, extent.kept, extent.early)]],
     }
     chosen = [(group, cell) for group in GROUPS if group in only for cell in made[group]]

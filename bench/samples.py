@@ -34,12 +34,12 @@ class Sample:
         }
 
 
-def percentiles(waits: Sequence[float], *, prefix: str = "") -> dict[str, float]:
-    """p50 and p99 in milliseconds, of waits in seconds."""
+def percentiles(waits: Sequence[float], *, prefix: str = "", shares: Sequence[int] = (50, 99)) -> dict[str, float]:
+    """p50 and p99, or other `shares`, in milliseconds, of waits in seconds."""
     ordered = sorted(waits)
     if not ordered:
         return {}
-    return {f"{prefix}p{share}": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] * 1e3 for share in (50, 99)}
+    return {f"{prefix}p{share}": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] * 1e3 for share in shares}
 
 
 def medians(samples: Iterable[Sample]) -> dict[str, dict[str, float]]:

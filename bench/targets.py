@@ -174,6 +174,8 @@ LINES: tuple[Line, ...] = (
     ),
     Line("P8", "statements of an idle process", ("idle", "statements"), "/s", "itself", 3.0, 2.0, at_most=True),
     Line("P9", "effects, 32 at once", ("effects", "rate"), "/s", "beside", 0.5, 0.7, ("bare_effects", "rate"), _HTTPX2),
+    Line("P10", "approval to the provider's first byte, p50", ("approve", "p50"), "ms"),
+    Line("P10", "approval to the provider's first byte, p95", ("approve", "p95"), "ms", "itself", 50.0, 20.0, at_most=True),
     Line("P13", "a worker's memory, late to early", ("memory", "growth"), "x", "itself", 1.05, 1.05, at_most=True),
     Line("P13", "its threads", ("memory", "threads"), "", beside=("memory", "threads_early"), beside_name="early"),
     Line("P13", "its descriptors", ("memory", "descriptors"), "", beside=("memory", "descriptors_early"), beside_name="early"),

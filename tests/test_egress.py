@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import socket
 import time
+from typing import cast
 
 import httpx2
 import openai
@@ -22,6 +23,7 @@ from deedbox.egress import (
     failure_in,
     parse_host,
 )
+from deedbox.egress.connections import Kept
 from tests.guarantees import proves
 from tests.servers.http_provider import Fault, HttpProvider
 
@@ -322,14 +324,116 @@ def test_a_body_that_the_other_side_does_not_read_is_maybe_sent():
     asyncio.run(main())
 
 
-def test_no_connection_is_used_twice():
+async def _post(client: EgressClient, provider: HttpProvider) -> int:
+    answer = await client.request("POST", f"{provider.url}/notes", content=b"{}", deadline_s=LONG)
+    return answer.status
+
+
+def _waiting(client: EgressClient) -> list[Kept]:
+    return [kept for idle in client._connections._idle.values() for kept in idle]
+
+
+@pytest.mark.parametrize(("idle_s", "connections"), [(60.0, 1), (1e-9, 3), (0.0, 3)])
+def test_a_connection_is_used_again_at_once_or_not_at_all(monkeypatch: pytest.MonkeyPatch, idle_s: float, connections: int):
     async def main():
+        monkeypatch.setattr("deedbox.egress.client.IDLE_S", idle_s)
         async with HttpProvider().running() as provider:
             client = EgressClient(LOOPBACK)
-            for _ in range(3):
-                await client.request("POST", f"{provider.url}/notes", content=b"{}", deadline_s=LONG)
+            assert [await _post(client, provider) for _ in range(3)] == [201] * 3
+            assert provider.connections == connections
             await client.aclose()
-            assert provider.connections == 3
+            assert not _waiting(client)
+
+    asyncio.run(main())
+
+
+def test_a_connection_is_used_by_one_exchange_at_a_time_and_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch):
+    async def main():
+        monkeypatch.setattr("deedbox.egress.client.IDLE_S", 60.0)
+        async with HttpProvider().running() as provider:
+            client = EgressClient(LOOPBACK)
+            assert await asyncio.gather(*(_post(client, provider) for _ in range(3))) == [201] * 3
+            assert provider.connections == len(_waiting(client)) == 3
+            monkeypatch.setattr("deedbox.egress.connections.LIFE_S", 0.0)
+            await _post(client, provider)
+            assert provider.connections == 4
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_the_other_side_closed_is_not_used_again(monkeypatch: pytest.MonkeyPatch):
+    async def main():
+        monkeypatch.setattr("deedbox.egress.client.IDLE_S", 60.0)
+        async with HttpProvider().running() as provider:
+            client = EgressClient(LOOPBACK)
+            await _post(client, provider)
+            for writer in list(provider._writers):
+                writer.close()
+            (kept,) = _waiting(client)
+            async with asyncio.timeout(LONG):
+                while not kept.connection.has_expired():  # noqa: ASYNC110 -- each round is a question to the socket
+                    await asyncio.sleep(0)
+            assert await _post(client, provider) == 201
+            assert provider.connections == 2
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", ["accept_then_gzip", "accept_then_oversized", "accept_then_cut", "accept_then_reset"])
+def test_a_connection_whose_exchange_broke_is_not_used_again(monkeypatch: pytest.MonkeyPatch, fault: Fault):
+    async def main():
+        monkeypatch.setattr("deedbox.egress.client.IDLE_S", 60.0)
+        async with HttpProvider().running() as provider:
+            client = EgressClient(LOOPBACK)
+            await _post(client, provider)
+            provider.faults.append(fault)
+            with pytest.raises(MaybeSent):
+                await _post(client, provider)
+            assert provider.connections == 1, "nothing is tried again, on a connection used before neither"
+            assert not _waiting(client)
+            assert await _post(client, provider) == 201
+            assert provider.connections == 2
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_small_request_leaves_in_one_piece():
+    pieces: list[bytes] = []
+
+    class Server(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = cast("asyncio.Transport", transport)
+
+        def data_received(self, data: bytes) -> None:
+            pieces.append(data)
+            self.transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    async def main():
+        server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/notes"
+        client = EgressClient(LOOPBACK)
+        assert (await client.request("POST", url, content=b'{"text":"x"}', deadline_s=LONG)).status == 204
+        assert (await client.request("GET", url, deadline_s=LONG)).status == 204
+        await client.aclose()
+        server.close()
+
+    asyncio.run(main())
+    posted, got = pieces
+    assert posted.startswith(b"POST /notes HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert posted.endswith(b'Content-Length: 12\r\n\r\n{"text":"x"}')
+    assert got.endswith(b"\r\n\r\n")
+    assert b"content-length" not in got.lower()
+
+
+def test_headers_that_come_twice_are_joined_and_names_are_lower_case():
+    async def main():
+        async with HttpProvider(extra_headers={"X-Odd": "a\r\nX-Odd: b\xe9"}).running() as provider:
+            provider.faults.append("refuse")
+            answer = await _exchange(f"{provider.url}/notes", LOOPBACK)
+            assert answer.headers["x-odd"].startswith("a, b")
 
     asyncio.run(main())
 

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from deedbox.access import resolve_key
+from deedbox.intake.submit import Request
+from deedbox.model.errors import DeedboxError
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import until
@@ -63,6 +66,23 @@ async def test_the_202_says_where_to_ask_and_its_job_is_committed(database: Test
             "result": 0,
         }
         assert (await client.get(where)).json()["state"] == "queued"
+
+
+@proves("G-REPLAY", "G-KEY-BOUND")
+async def test_a_payload_is_the_same_whoever_has_read_it(database: TestDatabase) -> None:
+    same = '{"text":"\\u00e9 😀","number":3,"anything":{"z":[1.0,-0.0,1e2],"a":{"é":0.25}}}'
+    other = same.replace("0.25", "0.26")
+    async with api(database) as one, one.client() as client:
+        sent = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+        first = (await client.post(NOTE, content=same.encode(), headers=sent)).json()["job_id"]
+        principal = await resolve_key(one.road.pool, one.key)
+        assert principal is not None
+        again = await one.road.intake.submit(Request(principal, "note_thing", json.loads(same), "k", "http"))
+        assert (str(again.job_id), again.replayed) == (first, True)
+        with pytest.raises(DeedboxError) as refused:
+            await one.road.intake.submit(Request(principal, "note_thing", json.loads(other), "k", "http"))
+        assert refused.value.code == "key_reused"
+        assert problem_of(await client.post(NOTE, content=other.encode(), headers=sent))[:2] == (422, "key_reused")
 
 
 @proves("G-REPLAY")

@@ -176,7 +176,7 @@ async def test_a_worker_of_one_queue_leaves_the_others_alone(database: TestDatab
 
 def claimed(lane_id: int, number: int, priority: int = 100) -> Claimed:
     one = UUID(int=number)
-    return Claimed(one, lane_id, priority, 1, 5, 1, one, 1, False, "t", "a_b", 1, one, "r", None, None)
+    return Claimed(one, lane_id, priority, 1, 5, 1, one, 1, False, "t", "a_b", 1, None)
 
 
 def serving(count: int, *, limited: bool = False) -> Rota:

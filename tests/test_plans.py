@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 
 from deedbox.model.fingerprint import sha256
-from deedbox.store import accept, decision, doctor, lanes, outbox, prune, queue, sweep, views
+from deedbox.store import accept, decision, delivery, doctor, lanes, outbox, prune, queue, sweep, views
 from deedbox.store.loader import statement, statements
 from deedbox.store.pool import Connection, connect
 from deedbox.store.prune import DAY_S, Retention
@@ -35,19 +35,19 @@ SMALL_PAGES = 40
 SUBJECT = UUID(int=7)
 RARE = UUID(int=8)
 """Somebody who asked for three jobs, the oldest of all."""
-FILES = ("accept", "decision", "doctor", "lanes", "outbox", "prune", "queue", "sweep", "switch", "views")
+FILES = ("accept", "decision", "delivery", "doctor", "lanes", "outbox", "prune", "queue", "sweep", "switch", "views")
 Call = Callable[[Connection], Awaitable[Any]]
 
 # What does not hold yet, by when it was planned, with what is to be done about it; it has to fail, or its line goes.
-_SORT = "sorts all that is due before the limit, until statistics are taken"
+_SORT = "sorts all that is there before the limit, until statistics are taken"
 KNOWN: dict[tuple[str, str], str] = {
-    ("empty", "outbox.lease#0"): _SORT,
     ("empty", "views.jobs#0"): _SORT,
 }
 
 # Job n of a kind (0 finished, 1 waiting) and what belongs to it have ids that can be told from n. Finished jobs are two hours
 # old and waiting ones one. Of a hundred waiting jobs one is for later, one dispatches two effects, one is parked, one has a
-# deadline in the past and one in the future; of a thousand one runs under a lease that has lapsed.
+# deadline in the past and one in the future; of a thousand one runs under a lease that has lapsed. Of five that dispatch, one
+# has both effects on the wire, and one has both behind it.
 PREPARE = (
     """CREATE FUNCTION public.nth(kind integer, n bigint, part integer DEFAULT 0) RETURNS uuid LANGUAGE sql IMMUTABLE AS $$
         SELECT (lpad(to_hex((%(base)s + kind * 3600000 + n)::bigint), 12, '0') || '7' || lpad(to_hex(part), 3, '0')
@@ -106,12 +106,17 @@ FILL = (
               '{manager}', deedbox.clock(), deedbox.clock() + interval '1 day', deedbox.clock(), %(subject)s, 'test'
        FROM generate_series(0, 1) AS k, generate_series(1, %(many)s) AS n WHERE n %% 100 = 2""",
     """INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest,
-                                   approval_id, state, not_before, not_after)
+                                   approval_id, state, not_before, not_after, fence, sender, lease_until)
        SELECT public.nth(k, n, 20 + s), public.nth(k, n), 'default', 'do_2', 'act', public.nth(k, n, 10 + s), 'note', 'wall',
               'slot' || s, sha256((k || ':' || n || ':' || s)::bytea), public.nth(k, n, 3),
-              CASE k WHEN 0 THEN 'completed' ELSE 'pending' END, deedbox.clock() - n * interval '1 ms',
-              deedbox.clock() + interval '1 day'
-       FROM generate_series(0, 1) AS k, generate_series(1, %(many)s) AS n, generate_series(1, 2) AS s WHERE n %% 100 = 2""",
+              CASE WHEN k = 0 OR n %% 500 = 302 THEN 'completed' WHEN sent.fence = 7 THEN 'sending' ELSE 'pending' END,
+              deedbox.clock() - n * interval '1 ms', deedbox.clock() + interval '1 day', sent.*
+       FROM generate_series(0, 1) AS k
+       CROSS JOIN generate_series(1, %(many)s) AS n
+       CROSS JOIN generate_series(1, 2) AS s
+       LEFT JOIN LATERAL (SELECT 7, 's', deedbox.clock() + interval '1 day') AS sent (fence, sender, lease_until)
+           ON k = 1 AND n %% 500 = 102
+       WHERE n %% 100 = 2""",
 )
 
 
@@ -146,6 +151,8 @@ class Sample:
     waiting: list[UUID]
     lapsed: list[tuple[UUID, UUID, int]]
     effect: UUID
+    sending: list[tuple[UUID, UUID]]
+    delivered: list[UUID]
     lanes: list[int]
     new: list[UUID]
     month: Any
@@ -171,6 +178,8 @@ async def sample(connection: Connection) -> Sample:
         waiting=await ids(1, MANY // 2),
         lapsed=list(lapsed),
         effect=(await ids(1, 102, 100, 21))[0],
+        sending=list(zip(await ids(1, 602, 500), await ids(1, 602, 500, 21), strict=True)),
+        delivered=await ids(1, 302, 500),
         lanes=[row[0] for row in rows],
         new=await ids(2, 1),
         month=month[0] if month else None,
@@ -221,6 +230,9 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
         3000,
         lambda c: outbox.lease(c, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16]),
     )
+    yield 60, outbox.next_due
+    yield 2000, lambda c: delivery.deliver(c, _delivered(one))
+    yield 1500, lambda c: delivery.finish(c, one.delivered, one.new)
     yield 60, lambda c: outbox.lock_effect(c, one.effect, one.waiting[0])
     yield 60, lambda c: c.execute(statement("outbox", "unsendable"), {"after": UUID(int=0), "limit": 500})
     yield 1000 + RUNNING, lambda c: sweep.rescue(c, events)
@@ -253,7 +265,14 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
 
 
 def _completed(one: Sample) -> list[queue.Completed]:
-    return [queue.Completed(held, {"text": "x"}, event, {}, {}) for held, event in zip(one.lapsed, one.new, strict=True)]
+    return [queue.Completed(held, {"text": "x"}, event, "{}", {}) for held, event in zip(one.lapsed, one.new, strict=True)]
+
+
+def _delivered(one: Sample) -> list[delivery.Delivered]:
+    return [
+        delivery.Delivered(job_id, effect_id, 7, "note", new, new, "p", "{}", "answered")
+        for (job_id, effect_id), new in zip(one.sending, one.new, strict=True)
+    ]
 
 
 def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:

@@ -10,8 +10,7 @@ import pytest
 
 from deedbox.operate.follow import Follow
 from deedbox.store.pool import make_pool
-from deedbox.store.tell import notify_jobs
-from deedbox.store.transaction import autocommit
+from deedbox.store.tell import tell
 from deedbox.store.wakeup import Wakeup
 from tests.database import TestDatabase
 from tests.guarantees import proves
@@ -132,9 +131,7 @@ async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody
         await wakeup.ready()
         queue, job_id = wakeup.event("deedbox_queue"), uuid4()
         async with wakeup.job(job_id) as mine, wakeup.job(uuid4()) as other:
-            async with autocommit(pool) as connection:
-                await notify_jobs(connection, [uuid4() for _ in range(450)] + [job_id, job_id])
-                await connection.execute("SELECT pg_notify('deedbox_queue', '')")
+            await tell(pool, jobs=[uuid4() for _ in range(450)] + [job_id, job_id], queue=True)
             await asyncio.wait_for(mine.wait(), 10)
             await asyncio.wait_for(queue.wait(10), 10)
             assert not other.is_set()

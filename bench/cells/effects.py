@@ -43,7 +43,7 @@ async def measure(server: Server, effects: int) -> list[Sample]:
     """Send so many effects from a full outbox, and as many requests from the bare loop, to one provider."""
     async with server.fresh() as database, Child(provider.MODULE, {}, database.url) as providing:
         port = int((await providing.hear())["port"])
-        await _plan(server, database, port, effects)
+        await plan(server, database, port, effects)
         sent = await _measured(server, database, providing, {"part": "send", "port": port}, effects)
         row = await database.row(
             """
@@ -56,8 +56,11 @@ async def measure(server: Server, effects: int) -> list[Sample]:
     return [sent_sample, _sample("bare_effects", bare, effects)]
 
 
-async def _plan(server: Server, database: Database, port: int, effects: int) -> None:
-    """Let a worker propose all effects and a person approve them while no dispatcher runs; the switch for acts is on."""
+async def plan(server: Server, database: Database, port: int, effects: int, *, approve: bool = True) -> UUID:
+    """Let a worker propose all effects while no dispatcher runs, and a person approve them if that is wanted.
+
+    The switch for acts is on afterwards. Returns the person's id.
+    """
     await database.owner.execute("UPDATE deedbox.switch SET is_on = true WHERE switch_id = 'acts'")
     person = uuid4()
     await database.owner.execute(
@@ -65,13 +68,14 @@ async def _plan(server: Server, database: Database, port: int, effects: int) -> 
         [person],
     )
     await database.owner.execute("INSERT INTO deedbox.\"grant\" (principal_id, role) VALUES (%s, 'manager')", [person])
-    options = {"part": "plan", "port": port, "count": effects, "key": server.key, "person": str(person)}
+    options = {"part": "plan", "port": port, "count": effects, "key": server.key, "person": str(person), "approve": approve}
     async with Child(MODULE, options, database.url) as planning, asyncio.timeout(_LONGEST_S):
         await planning.hear(within=_LONGEST_S)
         while (await database.row("SELECT count(*) FROM deedbox.approval WHERE state = 'pending'"))[0] < effects:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         planning.tell("approve")
         await planning.hear(within=_LONGEST_S)
+    return person
 
 
 async def _measured(
@@ -105,7 +109,8 @@ def _sample(
     return Sample(cell, values, effects, again + doubled, max(lost, missing), used.others)
 
 
-def _make_app() -> App:
+def make_app() -> App:
+    """One action that proposes one request to the provider, for a person to approve."""
     app = App(connectors=[Http()])
 
     @app.action(roles=["operator"], approvers=["manager"], policy=hold())
@@ -118,17 +123,22 @@ def _make_app() -> App:
     return app
 
 
-async def _act(options: dict[str, Any], url: str, bench: Bench) -> None:
-    address = f"127.0.0.1:{options['port']}"
-    settings = Settings(
+def settings_for(port: int) -> Settings:
+    """Those of every process here: one target, and the environment's half of the switch on."""
+    address = f"127.0.0.1:{port}"
+    return Settings(
         targets=(HttpTargetConfig(name="provider", base_url=f"http://{address}"),),
         egress_allow=frozenset({address}),
         send_slots=AT_ONCE,
         drain_s=5.0,
     ).model_copy(update={"actions_enabled": True})
+
+
+async def _act(options: dict[str, Any], url: str, bench: Bench) -> None:
+    settings = settings_for(options["port"])
     configure_logging(settings.log_level)
     roles: list[Role] = ["worker"] if options["part"] == "plan" else ["dispatch"]
-    async with opened(settings, _make_app(), Store(url, url), roles=roles) as installation:
+    async with opened(settings, make_app(), Store(url, url), roles=roles) as installation:
         if "worker" in roles:
             await _submit(installation, options)
         bench.say(ready=True)
@@ -137,7 +147,7 @@ async def _act(options: dict[str, Any], url: str, bench: Bench) -> None:
         stop = asyncio.Event()
         loops = asyncio.create_task(run_roles(installation, roles, stop))
         await bench.told()
-        if "worker" in roles:
+        if options.get("approve"):
             await _approve(installation, url, options["person"])
         stop.set()
         await loops

@@ -31,7 +31,9 @@ class Settings(BaseSettings):
     )
     state: Path = Field(default=Path(".deedbox"), description="Directory of the embedded PostgreSQL.")
     prepare_statements: bool = Field(default=True, description="Off for a pooler that cannot keep prepared statements.")
-    pool_size: int = Field(default=10, ge=3, le=200, description="Connections per process, besides two of its own.")
+    pool_size: int = Field(
+        default=10, ge=3, le=200, description="Connections of a process's pool; it has up to seven of its own besides (ADR 12)."
+    )
     host: str = Field(default="127.0.0.1", description="Address the HTTP server listens on.")
     port: int = Field(default=8484, ge=0, le=65535, description="Port the HTTP server listens on; 0 picks a free one.")
     public_url: str = Field(

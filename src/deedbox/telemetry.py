@@ -2,11 +2,17 @@
 
 import json
 import logging
-from functools import cache
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Any, cast
+from uuid import UUID
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from structlog.typing import EventDict
 
 REGISTRY = CollectorRegistry()
 
@@ -24,6 +30,18 @@ EFFECTS_OPEN = Gauge("deedbox_effects_open", "Effects that have not ended, by st
 OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job that is due.", registry=REGISTRY)
 
 
+ATTEMPT: ContextVar[tuple[UUID, UUID] | None] = ContextVar("deedbox_attempt", default=None)
+"""The job and the attempt that this task or thread works for; every line of the log that it writes names them."""
+
+
+def _of_attempt(_logger: object, _method: str, event: EventDict) -> EventDict:
+    attempt = ATTEMPT.get()
+    if attempt is not None:
+        event.setdefault("job_id", str(attempt[0]))
+        event.setdefault("attempt_id", str(attempt[1]))
+    return event
+
+
 _ENCODE = json.JSONEncoder(default=repr).encode
 
 
@@ -31,27 +49,78 @@ def _written(event: Any, **_options: Any) -> str:
     return _ENCODE(event)
 
 
+class _Direct:
+    """How the line of a request gets past the processors of structlog: only while they are those set up here."""
+
+    def __init__(self) -> None:
+        self._processors: list[Any] = []
+        self._last: Any = None
+        self._print: Callable[[str], Any] | None = None
+
+    def set_up(self, processors: list[Any], printer: Callable[[str], Any] | None) -> None:
+        """Take note of what is configured; `printer` is None where lines at the level of info are not written."""
+        self._processors, self._last, self._print = processors, processors[-1], printer
+
+    def printer(self) -> Callable[[str], Any] | None:
+        """What prints a line; None where somebody else has taken over, a test that captures lines, for one."""
+        # Who captures puts something else into the very same list.
+        ours = structlog.get_config()["processors"] is self._processors and self._processors[-1] is self._last
+        return self._print if ours else None
+
+
+_DIRECT = _Direct()
+
+
 def configure_logging(level: str) -> None:
     """Structured JSON lines on standard error. Raises ValueError for a level that does not exist."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r} is not one of debug, info, warning, error")
+    processors: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        _of_attempt,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(serializer=_written),
+    ]
+    factory = structlog.PrintLoggerFactory(file=sys.stderr)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(serializer=_written),
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(file=__import__("sys").stderr),
+        logger_factory=factory,
         cache_logger_on_first_use=True,
     )
     log.cache_clear()
+    _DIRECT.set_up(processors, factory().info if number <= logging.INFO else None)
 
 
 @cache
 def log(name: str) -> structlog.stdlib.BoundLogger:
     """A logger; `name` says which part of the road writes."""
     return cast("structlog.stdlib.BoundLogger", structlog.get_logger(part=name))
+
+
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    return _ENCODE(text)
+
+
+def log_request(method: str, route: str, status: int, duration_ms: float, job_id: str | None) -> None:
+    """Log the end of a request as `log("http").info("request", ...)` does, without what is bound to the context.
+
+    It is the one line that every request costs, so it is put together here, ten times as fast, wherever it would come out the
+    same. `route` is the template.
+    """
+    printer = _DIRECT.printer()
+    if printer is None:
+        job = {} if job_id is None else {"job_id": job_id}
+        log("http").info("request", method=method, route=route, status=status, duration_ms=duration_ms, **job)
+        return
+    job_text = "" if job_id is None else f', "job_id": {_ENCODE(job_id)}'
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")  # noqa: TID251 -- when a line was written; nothing is decided by it
+    printer(
+        f'{{"part": "http", "method": {_quoted(method)}, "route": {_quoted(route)}, "status": {status}, '
+        f'"duration_ms": {duration_ms}{job_text}, "event": "request", "level": "info", '
+        f'"timestamp": "{now}"}}'
+    )

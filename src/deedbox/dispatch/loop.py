@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
+from deedbox.dispatch.settle import Settler
 from deedbox.dispatch.switch import leave_to_dial
 from deedbox.extend.connector import Connector, Outcome, Refused
 from deedbox.model.backoff import Retry, seconds
@@ -22,6 +23,8 @@ POLL_S = 1.0
 CALM_POLL_S = 4.0
 """The poll of a dispatcher that has nothing before it and is told of everything new."""
 MIN_PAUSE_S = 0.02
+GATHER_S = 0.01
+"""Between two leases of a busy dispatcher: what becomes free or due meanwhile shares the second one."""
 SETTLE_TRIES = 8
 DEADLINE_PART = 0.8
 """The part of what is left of a lease that a connector may use; the rest is for settling."""
@@ -61,12 +64,17 @@ class Dispatcher:
         self._slots = slots
         self._lease_s = seconds(lease_s, name="lease_s")
         self._wake = wake or asyncio.Event()
-        self._retry = retry
+        self._settler = Settler(pool, ids, retry, follows=self._look_again)
         self._look_up_after_s = look_up_after_s
         self._told = told or (lambda: False)
         self._pause_s = POLL_S
+        self._asked_at = 0.0
+        # Whether something is probably due, so that it need not be asked first.
+        self._likely = False
         # Unique per start, so that no two processes are ever taken for one another.
         self.name = f"dispatch-{os.getpid()}-{ids.new().hex[-8:]}"
+        # What is being called takes a slot; what has answered is kept beside the next calls.
+        self._calling: set[UUID] = set()
         self._sending: set[asyncio.Task[None]] = set()
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -99,18 +107,20 @@ class Dispatcher:
         return leased
 
     async def _take(self) -> int:
-        free = self._slots - len(self._sending)
+        free = min(self._slots - len(self._calling), 2 * self._slots - len(self._sending))
         if free < 1:
             return 0
         # Locking the switch to find nothing, once a second in every process, would be most of what an idle fleet does.
-        async with autocommit(self._pool) as connection:
-            due_s = await outbox.next_due(connection)
-        if due_s != 0:
-            longest = CALM_POLL_S if self._told() else POLL_S
-            self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
-            return 0
+        if not self._likely:
+            async with autocommit(self._pool) as connection:
+                due_s = await outbox.next_due(connection)
+            if due_s != 0:
+                longest = CALM_POLL_S if self._told() else POLL_S
+                self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
+                return 0
+        self._likely = False
         self._pause_s = POLL_S
-        asked_at = time.monotonic()
+        asked_at = self._asked_at = time.monotonic()
         async with transaction(self._pool) as connection:
             leased = await outbox.lease(
                 connection,
@@ -121,44 +131,75 @@ class Dispatcher:
                 event_ids=self._ids.many(free),
             )
         for one in leased:
+            self._calling.add(one.effect_id)
             task = asyncio.get_running_loop().create_task(self._send(one, asked_at))
             self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            task.add_done_callback(self._sent)
+        self._likely = len(leased) == free
         return len(leased)
 
     async def _pause(self, stopping: "asyncio.Task[bool]", *, at_once: bool) -> None:
         """Wait for the poll, the wake-up, the stop, or a free slot; not at all while there is more to take."""
-        full = len(self._sending) >= self._slots
-        if at_once and not full:
+        if at_once and not self._full:
             return
         waking = asyncio.get_running_loop().create_task(self._wake.wait())
-        waited: set[asyncio.Task[None] | asyncio.Task[bool]] = {stopping, waking}
-        if full:
-            waited |= self._sending
         pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 -- jitter
         try:
-            await asyncio.wait(waited, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopping, waking}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            # A slot that has become free waits a moment for others, so that a lease is for several.
+            rest_s = self._asked_at + GATHER_S - time.monotonic()
+            if rest_s > 0 and not stopping.done():
+                await asyncio.wait({stopping}, timeout=rest_s)
         finally:
             waking.cancel()
+        self._likely = self._likely or self._wake.is_set()
         self._wake.clear()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._calling) >= self._slots or len(self._sending) >= 2 * self._slots
+
+    def _look_again(self) -> None:
+        self._wake.set()
+
+    def _called(self, leased: Leased) -> None:
+        """The slot is free: what is left is to keep the answer."""
+        if self._full:
+            self._look_again()
+        self._calling.discard(leased.effect_id)
+
+    def _sent(self, task: "asyncio.Task[None]") -> None:
+        if self._full:
+            self._look_again()
+        self._sending.discard(task)
 
     async def _drain(self) -> None:
         while self._sending:
             await asyncio.wait(list(self._sending))
+        await self._settler.drain()
 
     async def _send(self, leased: Leased, asked_at: float) -> None:
+        try:
+            outcome = await self._call(leased, asked_at)
+        finally:
+            self._called(leased)
+        if outcome is not None:
+            await self._settle(leased, outcome)
+
+    async def _call(self, leased: Leased, asked_at: float) -> Outcome | None:
+        """Dial, if that is still allowed; None where nothing was dialled, and the effect has been given back."""
         connector = self._connectors[leased.connector]
         try:
             await self._declare(leased, connector)
             leave = await leave_to_dial(self._pool, leased, asked_at=asked_at, lease_s=self._lease_s)
             if leave != "go":
                 await send.give_back(self._pool, self._ids, leased, leave)
-                return
+                return None
         except Exception as error:  # noqa: BLE001 -- whatever failed, nothing was dialled
             _log.exception("not_dialled", effect_id=str(leased.effect_id), error=type(error).__name__)
             await self._give_back(leased)
-            return
-        await self._settle(leased, await self._dial(connector, leased, asked_at))
+            return None
+        return await self._dial(connector, leased, asked_at)
 
     async def _dial(self, connector: Connector, leased: Leased, asked_at: float) -> Outcome:
         rest_s = self._lease_s - (time.monotonic() - asked_at)
@@ -207,14 +248,11 @@ class Dispatcher:
         receipt_id = self._ids.new()
         for number in range(1, SETTLE_TRIES + 1):
             try:
-                name = await send.settle(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+                name = await self._settler.put(leased, outcome, receipt_id=receipt_id, alone=number > 1)
             except Exception as error:  # noqa: BLE001 -- tried again, whatever it was
                 _log.exception("settle_failed", effect_id=str(leased.effect_id), attempt=number, error=type(error).__name__)
                 await asyncio.sleep(min(5.0, 0.1 * 2**number))
                 continue
-            _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
-            if name == "deliver":
-                self._wake.set()  # another effect may have waited for this one
             if name == "lose_track" and self._look_up_after_s is not None:
                 self._ask_later(leased.tenant, leased.effect_id, self._look_up_after_s)
             return

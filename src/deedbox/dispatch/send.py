@@ -56,7 +56,9 @@ def declared(connector: Connector | None, target: str) -> tuple[str, float | Non
         return "blind", None
     try:
         capability = connector.capability(target)
-        ttl_s = connector.key_ttl_s(target) if isinstance(connector, RemembersKeys) else None
+        # Asked for the name alone, which is what `isinstance` does, and that takes as long as all the rest here.
+        remembers = cast("RemembersKeys | None", connector if hasattr(connector, "key_ttl_s") else None)
+        ttl_s = remembers.key_ttl_s(target) if remembers is not None else None
     except Exception as error:  # noqa: BLE001 -- a connector that cannot say what it is declares nothing
         _log.warning("capability_unknown", connector=connector.name, error=type(error).__name__)
         return "blind", None
@@ -85,23 +87,31 @@ async def settle(
     """Keep what came of a sending; returns the move that was made, None where a replaced sender had nothing to add.
 
     The first transaction keeps receipt, state and event; the job's end is a second one, so that it can take nothing back.
-    Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
-    same `receipt_id` again.
+    Raises what the database raises, as `keep` does.
     """
-    receipt_id = receipt_id or ids.new()
-    async with transaction(pool) as connection:
-        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
-        if effect is None:
-            return None
-        if effect.state == "sending" and effect.fence == leased.fence:
-            name = await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
-        else:
-            name = await _settle_late(connection, ids, leased, effect, outcome, receipt_id)
+    name = await keep(pool, ids, leased, outcome, receipt_id=receipt_id or ids.new(), retry=retry)
     try:
         await finish(pool, ids, leased.job_id)
     except Exception as error:  # noqa: BLE001 -- what was kept stays kept; sweep ends the job
         _log.warning("finish_failed", job_id=str(leased.job_id), error=type(error).__name__)
     return name
+
+
+async def keep(
+    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry = outbox.RETRY
+) -> Move | None:
+    """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where nothing was added.
+
+    Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
+    same `receipt_id` again.
+    """
+    async with transaction(pool) as connection:
+        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
+        if effect is None:
+            return None
+        if effect.state == "sending" and effect.fence == leased.fence:
+            return await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+        return await _settle_late(connection, ids, leased, effect, outcome, receipt_id)
 
 
 async def give_back(pool: Pool, ids: IdSource, leased: Leased, code: str) -> bool:
@@ -206,5 +216,9 @@ async def _keep_receipt(
 
 def kept(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Evidence in a form the store can keep: what is no JSON is written as text, what is no character as its escape."""
-    text = json.dumps(storable(dict(evidence)), default=repr, allow_nan=False)
-    return cast("dict[str, Any]", json.loads(text))
+    return cast("dict[str, Any]", json.loads(kept_json(evidence)))
+
+
+def kept_json(evidence: Mapping[str, Any]) -> str:
+    """The same, as JSON."""
+    return json.dumps(storable(dict(evidence)), default=repr, allow_nan=False)

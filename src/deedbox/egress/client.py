@@ -4,21 +4,26 @@ import asyncio
 import math
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import httpcore2
 import httpx2
 
 from deedbox.egress.address import EgressPolicy
 from deedbox.egress.failures import MaybeSent, NotSent
-from deedbox.egress.transport import GuardedTransport, check_url
+from deedbox.egress.transport import GuardedTransport, check_url, connections, core_url
 
 DEFAULT_CAP = 1024 * 1024  # bytes
 _MODEL_CAP = 16 * 1024 * 1024  # bytes; an answer of a model is text
+IDLE_S = 0.5
+"""How long a connection may wait for the next request, in seconds: the least patient servers wait for two."""
+_MODEL_IDLE_S = 5.0
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _METHOD = re.compile(r"[A-Z]{1,20}")
 
 
@@ -63,13 +68,13 @@ class _Progress:
 class EgressClient:
     """Sends single requests to places the policy allows.
 
-    No redirect is followed, no proxy or password is taken from the environment, nothing is tried again, and no
-    connection is used twice.
+    No redirect is followed, no proxy or password is taken from the environment, and nothing is tried again. A connection is
+    used again only at once, while the other side surely keeps it: one gone stale would look like a request that was lost.
     """
 
     def __init__(self, policy: EgressPolicy, *, tls: ssl.SSLContext | None = None, user_agent: str = "deedbox") -> None:
         """`tls` replaces the system's trust, for a private certificate authority."""
-        self._transport = GuardedTransport(policy, tls=tls)
+        self._connections = connections(policy, tls, idle_s=IDLE_S)
         self._user_agent = user_agent
 
     async def request(
@@ -97,11 +102,15 @@ class EgressClient:
                 raise ValueError(f"header: {name!r} or its value cannot be sent")
         parsed = check_url(url)
         progress = _Progress()
-        request = httpx2.Request(
+        # identity: a compressed answer could be small under the cap and huge once opened.
+        sent = {"Host": parsed.netloc.decode("ascii"), "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        sent |= headers or {}
+        if content is not None or method in _WITH_BODY:
+            sent["Content-Length"] = str(len(content or b""))
+        request = httpcore2.Request(
             method,
-            parsed,
-            # identity: a compressed answer could be small under the cap and huge once opened.
-            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity", **(headers or {})},
+            core_url(parsed),
+            headers=[(name.encode("ascii"), value.encode("ascii")) for name, value in sent.items()],
             content=content,
             extensions={"trace": progress.seen, "timeout": {"connect": deadline_s}},
         )
@@ -110,30 +119,40 @@ class EgressClient:
                 return await self._exchange(request, progress, cap)
         except TimeoutError as error:
             progress.fail("deadline", "The call's time was over", error)
-        except (httpx2.TimeoutException, httpx2.NetworkError) as error:
+        except (httpcore2.TimeoutException, httpcore2.NetworkError) as error:
             progress.fail("connection_lost", "The connection failed", error)
-        except httpx2.TransportError as error:
+        except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol) as error:
             progress.fail("unreadable_answer", "The answer could not be read as HTTP", error)
 
-    async def _exchange(self, request: httpx2.Request, progress: _Progress, cap: int) -> Answer:
-        response = await self._transport.handle_async_request(request)
-        try:
-            progress.phase = "response_body"
-            if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
-                progress.fail("unreadable_answer", "A compressed answer came unasked", None)
-            body = bytearray()
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > cap:
-                    progress.fail("answer_too_large", f"The answer went over {cap} bytes", None)
-        finally:
-            await response.aclose()
-        names = MappingProxyType({name.lower(): value for name, value in response.headers.items()})
-        return Answer(response.status_code, names, bytes(body))
+    async def _exchange(self, request: httpcore2.Request, progress: _Progress, cap: int) -> Answer:
+        async with self._connections.lent(request.url.origin) as connection:
+            response = await connection.handle_async_request(request)
+            try:
+                progress.phase = "response_body"
+                names = _names(response.headers)
+                if names.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+                    progress.fail("unreadable_answer", "A compressed answer came unasked", None)
+                body = bytearray()
+                async for part in response.aiter_stream():
+                    body += part
+                    if len(body) > cap:
+                        progress.fail("answer_too_large", f"The answer went over {cap} bytes", None)
+            finally:
+                await response.aclose()
+        return Answer(response.status, names, bytes(body))
 
     async def aclose(self) -> None:
         """Close what is open."""
-        await self._transport.aclose()
+        await self._connections.aclose()
+
+
+def _names(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Headers as an answer shows them; bytes outside ASCII are kept as the characters of Latin-1."""
+    found: dict[str, str] = {}
+    for raw, value in headers:
+        name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
+        found[name] = f"{found[name]}, {text}" if name in found else text
+    return MappingProxyType(found)
 
 
 def async_http_client(policy: EgressPolicy, timeout_s: float, *, tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
@@ -144,7 +163,7 @@ def async_http_client(policy: EgressPolicy, timeout_s: float, *, tls: ssl.SSLCon
     wrapped, as the SDK likes; `failure_in` finds them either way.
     """
     return httpx2.AsyncClient(
-        transport=GuardedTransport(policy, tls=tls, total_s=timeout_s, cap=_MODEL_CAP, keep_alive=True),
+        transport=GuardedTransport(policy, tls=tls, total_s=timeout_s, cap=_MODEL_CAP, idle_s=_MODEL_IDLE_S),
         timeout=httpx2.Timeout(timeout_s),
         trust_env=False,
         follow_redirects=False,

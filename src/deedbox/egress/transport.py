@@ -3,8 +3,9 @@
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ import httpcore2
 import httpx2
 
 from deedbox.egress.address import EgressPolicy, parse_host
+from deedbox.egress.connections import Connections, OneWrite
 from deedbox.egress.dial import connect_first, resolve
 from deedbox.egress.failures import EgressRefused, NotSent
 
@@ -47,6 +49,7 @@ def _as_httpx() -> Generator[None]:
         raise
 
 
+@lru_cache(maxsize=1024)
 def check_url(url: str) -> httpx2.URL:
     """The parsed URL, or EgressRefused for one that is not plain http(s) to a plain host.
 
@@ -101,7 +104,7 @@ class _PinnedBackend(httpcore2.AsyncNetworkBackend):
             raise NotSent("dns_timeout", "The name was not resolved in time.", phase="resolve") from error
 
         async def connect(address: str) -> httpcore2.AsyncNetworkStream:
-            return await self._inner.connect_tcp(address, port, None, local_address, socket_options)
+            return OneWrite(await self._inner.connect_tcp(address, port, None, local_address, socket_options))
 
         return await connect_first(
             addresses, until - monotonic(), connect, errors=(OSError, httpcore2.ConnectError, httpcore2.ConnectTimeout)
@@ -111,11 +114,25 @@ class _PinnedBackend(httpcore2.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
+def connections(policy: EgressPolicy, tls: ssl.SSLContext | None, *, idle_s: float) -> Connections:
+    """Connections to checked addresses only; without `tls` the system's certificates are trusted."""
+    system = httpx2.create_ssl_context(trust_env=False) if tls is None else tls
+    return Connections(_PinnedBackend(policy), system, idle_s=idle_s)
+
+
+def core_url(url: httpx2.URL) -> httpcore2.URL:
+    """The same URL for the library that sends."""
+    return httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
     """An answer's bytes, up to a cap and until a moment of the monotonic clock."""
 
-    def __init__(self, parts: AsyncIterable[bytes], *, cap: int | None, until: float | None) -> None:
+    def __init__(
+        self, parts: AsyncIterable[bytes], *, cap: int | None, until: float | None, closed: Callable[[], Awaitable[None]]
+    ) -> None:
         self._parts = parts
+        self._closed = closed
         self._cap = cap
         self._until = until
 
@@ -140,16 +157,19 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         close = getattr(self._parts, "aclose", None)
-        if close is not None:
-            await close()
+        try:
+            if close is not None:
+                await close()
+        finally:
+            await self._closed()
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """An httpx2 transport whose every connection passed the egress policy.
 
     `total_s` bounds one exchange in seconds from its start to the last byte of the answer, `cap` the bytes of the
-    answer as they travel; None leaves either to the caller. Nothing is tried again. With `keep_alive` false each
-    request has a connection of its own, so that a connection gone stale can never look like a request that was lost.
+    answer as they travel; None leaves either to the caller. Nothing is tried again. A connection is used again within
+    `idle_s` seconds of its last answer, and never with zero.
     """
 
     def __init__(
@@ -159,19 +179,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         tls: ssl.SSLContext | None = None,
         total_s: float | None = None,
         cap: int | None = None,
-        keep_alive: bool = False,
+        idle_s: float = 0.0,
     ) -> None:
         """`tls` is for a private certificate authority; by default the system's certificates are trusted."""
         self._total_s = total_s
         self._cap = cap
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=httpx2.create_ssl_context(trust_env=False) if tls is None else tls,
-            max_connections=None,
-            max_keepalive_connections=20 if keep_alive else 0,
-            keepalive_expiry=5.0,
-            retries=0,
-            network_backend=_PinnedBackend(policy),
-        )
+        self._connections = connections(policy, tls, idle_s=idle_s)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request. Raises EgressRefused and NotSent of ours, and httpx2's TransportError for the rest."""
@@ -180,22 +193,29 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         extensions: dict[str, Any] = dict(request.extensions)
         core = httpcore2.Request(
             method=request.method,
-            url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            url=core_url(url),
             headers=request.headers.raw,
             content=cast("httpx2.AsyncByteStream", request.stream),
             extensions=extensions,
         )
+        origin = core.url.origin
+        kept = await self._connections.take(origin)
+        give_back = partial(self._connections.give_back, origin, kept)
         try:
             with _as_httpx():
                 async with asyncio.timeout(self._total_s):
-                    answer = await self._pool.handle_async_request(core)
-        except TimeoutError as error:
-            raise httpx2.ReadTimeout("the call took longer than it may take in all") from error
-        stream = _BoundedStream(cast("AsyncIterable[bytes]", answer.stream), cap=self._cap, until=until)
+                    answer = await kept.connection.handle_async_request(core)
+        except BaseException as error:
+            await give_back()
+            if isinstance(error, TimeoutError):
+                raise httpx2.ReadTimeout("the call took longer than it may take in all") from error
+            raise
+        parts = cast("AsyncIterable[bytes]", answer.stream)
+        stream = _BoundedStream(parts, cap=self._cap, until=until, closed=give_back)
         return httpx2.Response(
             answer.status, headers=answer.headers, stream=stream, extensions=cast("dict[str, Any]", answer.extensions)
         )
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._pool.aclose()
+        await self._connections.aclose()

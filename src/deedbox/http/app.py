@@ -2,23 +2,21 @@
 
 import json
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
 from deedbox.http.deps import HttpDeps
+from deedbox.http.entry import Face
 from deedbox.http.events import Events
 from deedbox.http.health import Health
 from deedbox.http.jobs import Jobs
 from deedbox.http.lanes import LaneRoutes
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
-from deedbox.http.problems import from_router
 from deedbox.http.rounds import RoundRoutes
-from deedbox.http.routing import AccessLog, route
+from deedbox.http.routing import route
 from deedbox.operate.follow import Follow
 
 
@@ -46,7 +44,4 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: from_router})
-    app.router.redirect_slashes = False
-    app.add_middleware(AccessLog)
-    return app
+    return Face(routes)

@@ -1,14 +1,15 @@
 """Reading bodies: never more than the limit, whatever Content-Length says, and only media types that were asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Generator
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from python_multipart.multipart import parse_options_header
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message
 
-from deedbox.http.headers import one_header
+from deedbox.http.headers import header_values, one_header
 from deedbox.intake.documents import input_problems, parse_json
 from deedbox.model.errors import DeedboxError, Problem
 
@@ -31,7 +32,10 @@ def media_type(request: Request) -> tuple[str, dict[str, str]]:
     """
     if (one_header(request, "Content-Encoding", "unsupported_media_type") or "identity").lower() != "identity":
         raise DeedboxError("unsupported_media_type", "Bodies are taken as they are, without Content-Encoding.")
-    name, options = parse_options_header(one_header(request, "Content-Type", "unsupported_media_type"))
+    value = one_header(request, "Content-Type", "unsupported_media_type")
+    if value == "application/json":
+        return value, {}
+    name, options = parse_options_header(value)
     return name.decode("latin-1"), {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in options.items()}
 
 
@@ -47,11 +51,15 @@ def require_utf8(options: dict[str, str]) -> None:
         raise DeedboxError("unsupported_media_type", "JSON is taken in UTF-8 alone.")
 
 
+def _refuse_declared(request: Request, limit: int) -> None:
+    declared = header_values(request, "Content-Length")
+    if declared and declared[0].isdecimal() and int(declared[0][:18]) > limit:
+        raise too_large(limit)
+
+
 async def capped(request: Request, limit: int) -> AsyncIterator[bytes]:
     """The body's chunks. Raises DeedboxError body_too_large at once when it is declared larger or turns out to be."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:18]) > limit:
-        raise too_large(limit)
+    _refuse_declared(request, limit)
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -76,13 +84,63 @@ async def read_json(request: Request, limit: int) -> Any:
     return parse_json(await read_bytes(request, limit))
 
 
+class _Begun:
+    """A call that was begun by hand and waits for something; awaiting it goes on with it."""
+
+    def __init__(self, call: Generator[Any, Any, Message], waits_for: Any) -> None:
+        self._call = call
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        try:
+            yield self._waits_for
+        except BaseException as error:  # noqa: BLE001 -- passed on to the call: a cancellation, for one
+            try:
+                yield self._call.throw(error)
+            except StopIteration as ended:
+                return ended.value
+        return (yield from self._call)
+
+
 async def read_bytes(request: Request, limit: int) -> bytes:
     """The whole body. Raises DeedboxError body_too_large, or invalid_json when it does not arrive in time."""
+    _refuse_declared(request, limit)
+    call = request.receive().__await__()
+    begun: _Begun | None = None
+    message: Message | None = None
+    try:
+        begun = _Begun(call, next(call))
+    except StopIteration as ended:
+        message = cast("Message", ended.value)
+        # Mostly the whole body is there, because it came with the head: then there is nothing to time.
+        if not message.get("more_body", False):
+            chunk = _chunk(message)
+            if len(chunk) > limit:
+                raise too_large(limit) from None
+            return chunk
     try:
         async with asyncio.timeout(ARRIVES_WITHIN_S):
-            return b"".join([chunk async for chunk in capped(request, limit)])
+            return await _gathered(request, message if begun is None else await begun, limit)
     except TimeoutError as error:
         raise DeedboxError("invalid_json", f"The body did not arrive within {ARRIVES_WITHIN_S:.0f} s.") from error
+
+
+async def _gathered(request: Request, message: Message | None, limit: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while message is not None:
+        chunks.append(_chunk(message))
+        size += len(chunks[-1])
+        if size > limit:
+            raise too_large(limit)
+        message = await request.receive() if message.get("more_body", False) else None
+    return b"".join(chunks)
+
+
+def _chunk(message: Message) -> bytes:
+    if message["type"] != "http.request":
+        raise ClientDisconnect
+    return message.get("body", b"")
 
 
 async def read_model(request: Request, model: type[Model], limit: int, *, optional: bool = False) -> Model:

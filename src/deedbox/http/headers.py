@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from uuid import UUID
 
 from starlette.requests import Request
@@ -18,6 +19,7 @@ _CALLER_RUN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?")
 _SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?")
 _LONGEST_FILTER = 255
 _DIGITS = re.compile(r"[0-9]{1,18}")
+_FIELDS = "deedbox.fields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,30 @@ class Prefer:
     at_once: bool = False
 
 
+@cache
+def wire_name(name: str) -> bytes:
+    """A header's name as it is sent and received. For names that stand in the code: each is kept for ever."""
+    return name.lower().encode("latin-1")
+
+
+def header_values(request: Request, name: str) -> list[str]:
+    """All values of a header, in order; empty where it is absent. They are sorted out once for a request."""
+    known: dict[bytes, bytes] | None = request.scope.get(_FIELDS)
+    if known is None:
+        known = dict(request.scope["headers"])
+        if len(known) != len(request.scope["headers"]):
+            known = {}
+        request.scope[_FIELDS] = known
+    if known:
+        value = known.get(wire_name(name))
+        return [] if value is None else [value.decode("latin-1")]
+    # Something stands more than once, or there is no header at all.
+    return request.headers.getlist(name)
+
+
 def one_header(request: Request, name: str, code: str = "invalid_header") -> str | None:
     """The header's value without blanks around it, None where it is absent. Raises DeedboxError where it stands twice."""
-    values = request.headers.getlist(name)
+    values = header_values(request, name)
     if len(values) > 1:
         problem = Problem(f"/{name}", "repeated", "stands more than once")
         raise DeedboxError(code, f"The header {name} stands more than once.", problems=(problem,))
@@ -56,7 +79,7 @@ def idempotency_key(request: Request) -> str | None:
 def prefer(request: Request) -> Prefer:
     """The preferences of RFC 7240 that we know; others, and what is malformed, are ignored as it asks."""
     wait_s, at_once = 0.0, False
-    for value in request.headers.getlist("prefer"):
+    for value in header_values(request, "Prefer"):
         for part in value.split(","):
             name, _, argument = part.split(";", 1)[0].strip().lower().partition("=")
             if name.strip() == "respond-async":
@@ -104,7 +127,7 @@ def _unusable(name: str, what: str) -> DeedboxError:
 
 def traceparent(request: Request) -> str | None:
     """The caller's trace; one that is malformed is dropped, as W3C Trace Context asks."""
-    values = request.headers.getlist("traceparent")
+    values = header_values(request, "traceparent")
     return values[0] if len(values) == 1 and _TRACEPARENT.fullmatch(values[0]) else None
 
 

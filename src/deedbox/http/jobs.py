@@ -20,9 +20,10 @@ from deedbox.extend.action import Action
 from deedbox.http import headers
 from deedbox.http.body import StrictBody, is_json, media_type, read_bytes, read_model, require_utf8
 from deedbox.http.deps import HttpDeps
+from deedbox.http.headers import wire_name
 from deedbox.http.multipart import read_form
 from deedbox.http.routing import known, note_job, patiently, route
-from deedbox.intake.documents import parse_json
+from deedbox.intake.documents import Parsed, parse_canonically
 from deedbox.intake.submit import Accepted, Upload
 from deedbox.intake.submit import Request as Submission
 from deedbox.model.errors import DeedboxError
@@ -41,10 +42,23 @@ class Cancel(StrictBody):
     reason: str = Field(default="Canceled by the caller.", max_length=1000)
 
 
+class _Written(Response):
+    """A JSON answer that nobody caches, whose text is written already."""
+
+    def __init__(self, text: str, status: int, headers: Mapping[str, str] | None) -> None:
+        # Puts together what the framework would, knowing what is in it.
+        self.status_code = status
+        self.background = None
+        self.body = text.encode()
+        self.raw_headers = [(b"cache-control", b"no-store")]
+        if headers:
+            self.raw_headers += [(wire_name(name), value.encode("latin-1")) for name, value in headers.items()]
+        self.raw_headers += ((b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json"))
+
+
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer that nobody caches."""
-    content = _ENCODE(body).encode()
-    return Response(content, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+    return _Written(_ENCODE(body), status, headers)
 
 
 def plain(value: Any) -> Any:
@@ -109,6 +123,9 @@ class Jobs:
         """`follow` waits for jobs."""
         self._deps = deps
         self._follow = follow
+        # A prefix of a text in JSON, without the quotation mark at its end.
+        self._where = f"{deps.base_url}/api/jobs/"
+        self._where_written = _ENCODE(self._where)[:-1]
         self._fields = {name: _fields(action) for name, action in deps.app.actions.items()}
 
     def routes(self) -> list[BaseRoute]:
@@ -147,10 +164,11 @@ class Jobs:
         return self._taken(accepted, state, extra)
 
     def _taken(self, accepted: Accepted, state: str, extra: Mapping[str, str]) -> Response:
-        where = links(self._deps.base_url, accepted.job_id)
-        body = {"job_id": str(accepted.job_id), "status": state, **where, **({"taken_up": True} if accepted.taken_up else {})}
-        sent = {"Location": where["status_url"], "Retry-After": str(_ASK_AGAIN_S.get(state, 1))}
-        return answer(body, 202, {**sent, **self._replayed(accepted), **extra})
+        job, where = str(accepted.job_id), self._where_written
+        more = ',"taken_up":true' if accepted.taken_up else ""
+        text = f'{{"job_id":"{job}","status":"{state}","status_url":{where}{job}","events_url":{where}{job}/events"{more}}}'
+        sent = {"Location": self._where + job, "Retry-After": str(_ASK_AGAIN_S.get(state, 1))}
+        return _Written(text, 202, {**sent, **self._replayed(accepted), **extra})
 
     @staticmethod
     def _replayed(accepted: Accepted) -> dict[str, str]:
@@ -167,7 +185,7 @@ class Jobs:
             run = headers.caller_run(request)
             priority = headers.priority(request)
             run_at, deadline = headers.moment(request, "Deedbox-Run-At"), headers.moment(request, "Deedbox-Deadline")
-            body, uploads, form_key = await self._input(request, action)
+            body, parsed, uploads, form_key = await self._input(request, action)
         except DeedboxError as error:
             if self._deps.refused is not None:
                 await self._deps.refused(Submission(principal, name, None, key, "http", caller_run=run), error)
@@ -185,6 +203,7 @@ class Jobs:
             priority=priority,
             run_at=run_at,
             deadline=deadline,
+            parsed=parsed,
         )
 
     def _action(self, name: str) -> Action:
@@ -193,15 +212,19 @@ class Jobs:
             raise DeedboxError("not_found", f"There is no action {name[:100]!r}.")
         return action
 
-    async def _input(self, request: Request, action: Action) -> tuple[Any, dict[str, list[Upload]], str | None]:
+    async def _input(
+        self, request: Request, action: Action
+    ) -> tuple[Any, Parsed | None, Mapping[str, list[Upload]], str | None]:
+        """The body, what it was read from where it is JSON, the uploads, and the key that a form holds."""
         limits = self._deps.limits
         name, options = media_type(request)
         if is_json(name):
             require_utf8(options)
-            return parse_json(await read_bytes(request, limits.json_bytes)), {}, None
+            parsed = parse_canonically(await read_bytes(request, limits.json_bytes))
+            return parsed.value, parsed, {}, None
         if name == "multipart/form-data":
             form = await read_form(request, options, limits, self._fields[action.name])
-            return form.body, form.uploads, form.key
+            return form.body, None, form.uploads, form.key
         raise DeedboxError("unsupported_media_type", "Send application/json, or multipart/form-data with files.")
 
     async def show(self, request: Request, principal: Principal) -> Response:

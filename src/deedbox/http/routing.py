@@ -1,11 +1,9 @@
 """One path with all its methods, as an ASGI application: who asks, what became of it, and nothing left unread.
 
-Whatever a handler raises becomes a problem. The access log holds the route's template, never the path or the query, in which
-tokens and names travel.
+Whatever a handler raises becomes a problem. What a handler notes in the scope is for the log (deedbox.http.entry).
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TypeVar
@@ -13,10 +11,11 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from deedbox import telemetry
 from deedbox.http.deps import HttpDeps
+from deedbox.http.headers import header_values
 from deedbox.http.problems import internal, problem, unavailable
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
@@ -28,8 +27,8 @@ Answer = TypeVar("Answer")
 
 _DRAIN_S = 5.0
 _DRAIN_BYTES = 1 << 30
-_TEMPLATE = "deedbox.template"
-_JOB = "deedbox.job_id"
+TEMPLATE = "deedbox.template"
+JOB = "deedbox.job_id"
 
 
 class _Incoming:
@@ -71,7 +70,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        scope[_TEMPLATE] = self._template
+        scope[TEMPLATE] = self._template
         incoming = _Incoming(receive)
         request = Request(scope, incoming)
         try:
@@ -80,7 +79,7 @@ class Endpoint:
             return
         if response.status_code >= HTTPStatus.BAD_REQUEST and not incoming.ended:
             # A caller that waits for our word before it sends is answered at once; one that sends already is heard out.
-            waits = "expect" in request.headers and not incoming.begun
+            waits = header_values(request, "Expect") and not incoming.begun
             if waits or not await incoming.drain():
                 response.headers["Connection"] = "close"
         await response(scope, incoming, send)
@@ -104,52 +103,9 @@ class Endpoint:
             return internal()
 
 
-class AccessLog:
-    """One line for each request, with the route's template; and the last resort for what nobody else caught."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        """Wraps the whole application."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and log its end."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status = time.monotonic(), 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        except Exception:  # noqa: BLE001 -- as in Endpoint, for routes that are not ours
-            telemetry.log("http").exception("request_failed", route=_route(scope))
-            if not status:
-                await internal()(scope, receive, noted)
-        finally:
-            fields = {"job_id": scope[_JOB]} if _JOB in scope else {}
-            telemetry.log("http").info(
-                "request",
-                method=scope["method"],
-                route=_route(scope),
-                status=status,
-                duration_ms=round((time.monotonic() - began) * 1000, 1),
-                **fields,
-            )
-
-
-def _route(scope: Scope) -> str:
-    template: str | None = scope.get(_TEMPLATE) or getattr(scope.get("route"), "path", None)
-    return template or ("unmatched" if "endpoint" not in scope else "page")
-
-
 def note_job(request: Request, job_id: object) -> None:
     """Name the job in the request's line of the log."""
-    request.scope[_JOB] = str(job_id)
+    request.scope[JOB] = str(job_id)
 
 
 def route(template: str, **handlers: Handler) -> Route:
@@ -161,7 +117,7 @@ def known(deps: HttpDeps, handler: KnownHandler) -> Handler:
     """A handler that is called only with the principal of the request's bearer key; else 401. Cookies are not read."""
 
     async def run(request: Request) -> Response:
-        given = request.headers.getlist("authorization")
+        given = header_values(request, "Authorization")
         scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if scheme.lower() != "bearer" or not key.strip():
             return problem(DeedboxError("unauthenticated", "Send an API key as `Authorization: Bearer KEY`."))

@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
-from deedbox.model.fingerprint import MAX_SAFE_INTEGER
+from deedbox.model.fingerprint import MAX_SAFE_INTEGER, encode, jcs
 
 MAX_DEPTH = 64
 MOST_DIGITS = 17
@@ -45,49 +49,79 @@ class _Odd(Exception):  # noqa: N818 -- not an error: it sends a text the long w
     """Something that the quick reading does not judge."""
 
 
-def _quick_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Odd
-    return found
-
-
 def _quick_integer(text: str) -> int:
-    # Fewer digits than 2^53 has.
     if len(text) > _SURELY_SAFE_DIGITS:
         raise _Odd
     return int(text)
 
 
-def _quick_float(text: str) -> float:
+def _canonical_float(text: str) -> float | int:
     value = float(text)
-    if not math.isfinite(value):
-        raise _Odd
-    return value
+    return int(value) if value.is_integer() else value
 
 
 def _quick_constant(_text: str) -> Any:
     raise _Odd
 
 
+# Fewer digits than 2^53 has.
 _SURELY_SAFE_DIGITS = 15
+_TO_ZERO = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else byte for byte in range(256))  # noqa: PLR2004 -- ASCII
+_MANY_DIGITS = b"0" * (_SURELY_SAFE_DIGITS + 1)
+# Escapes of U+0000, of a quotation mark, and of surrogates, alone or in pairs.
+_ODD_ESCAPES = re.compile(rb"\\u(?:0000|0022|[dD][89a-fA-F])")
+# The first bytes of everything from U+10000 on.
+_BEYOND_U_FFFF = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_constant=_Unkept)
-_QUICK = json.JSONDecoder(
-    object_pairs_hook=_quick_pairs, parse_int=_quick_integer, parse_float=_quick_float, parse_constant=_quick_constant
-)
+# Floats that RFC 8785 writes in another way, as Python writes them; perhaps inside a text.
+_ODD_FLOATS = re.compile(r"[0-9]e[-+][0-9]|Infinity")
+_COUNTING = json.JSONDecoder(parse_int=_quick_integer, parse_constant=_quick_constant)
+_CANONICAL = json.JSONDecoder(parse_float=_canonical_float)
 
 
-def _quickly(raw: bytes) -> Any:
-    r"""The value of a text in which nothing can be wrong that takes a walk through the value to find, else _Odd.
+def _quickly(raw: bytes) -> tuple[Any, bytes, str]:
+    """The value, its canonical bytes and a text of it, where nothing is wrong that only a walk through it finds, else _Odd.
 
-    Without `\u` no text can hold U+0000 or a lone surrogate, and with few brackets nothing can be nested too deep.
+    With few brackets nothing is nested too deep. Without certain escapes no text holds U+0000 or a lone surrogate, and each
+    quotation mark of the raw text stands in the canonical one as well, unless a member was dropped because it stands twice.
+    An integer of 2^53 or more has many digits in a row; a float that is infinite, or canonically has another form than a point
+    between digits, shows in what Python writes of it.
     """
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or b"\\u" in raw:
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or (b"\\u" in raw and _ODD_ESCAPES.search(raw)):
         raise _Odd
     try:
-        return _QUICK.decode(raw.decode())
+        text = raw.decode()
+        value = _COUNTING.decode(text) if _MANY_DIGITS in raw.translate(_TO_ZERO) else from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise _Odd from error
+    written = encode(value)
+    if ("e-" in written or "e+" in written or "Infinity" in written) and _ODD_FLOATS.search(written):
+        raise _Odd
+    if not text.isascii() and any(first in raw for first in _BEYOND_U_FFFF):
+        canonical = jcs(value)
+    else:
+        # Perhaps a float without a fraction, which canonically is an integer; read again, because the value keeps its kind.
+        canonical = (encode(_CANONICAL.decode(text)) if ".0" in written else written).encode()
+    if canonical.count(b'"') != raw.count(b'"'):
+        raise _Odd
+    return value, canonical, written
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a JSON text says, the RFC 8785 bytes of it, and a text from which it can be read again as it is."""
+
+    value: Any
+    canonical: bytes
+    text: str
+
+
+def parse_canonically(raw: bytes) -> Parsed:
+    """The value of a JSON text with its canonical bytes, which cost less while it is read. Raises as `parse_json` does."""
+    with suppress(_Odd):
+        return Parsed(*_quickly(raw))
+    value = _thoroughly(raw)
+    return Parsed(value, jcs(value), encode(value))
 
 
 def parse_json(raw: bytes) -> Any:
@@ -97,7 +131,11 @@ def parse_json(raw: bytes) -> Any:
     surrogates, NaN and infinities, integers from 2^53 on, a member named twice and nesting beyond 64.
     """
     with suppress(_Odd):
-        return _quickly(raw)
+        return _quickly(raw)[0]
+    return _thoroughly(raw)
+
+
+def _thoroughly(raw: bytes) -> Any:
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -3,16 +3,21 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from deedbox import telemetry
 from deedbox.store import accept
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
+from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.wire import Wire
 
 IMPATIENT_MS = 200
 """How long a shared statement waits for another's open transaction on one of its keys; then each job goes by itself."""
 MOST = 64
+MANY = 500
+"""Of those that one caller brings at once; on a wire of their own, so that the others do not wait for it."""
 
 
 class Gathered:
@@ -22,6 +27,7 @@ class Gathered:
         """`teller` tells the workers of what was stored."""
         self._pool = pool
         self._wire = pool.wire("accept")
+        self._bulk = pool.wire("bulk")
         self._ids = ids
         self._teller = teller
         self._stores = Gatherer(self._flush, self._single, most=MOST, side_by_side=2)
@@ -33,6 +39,20 @@ class Gathered:
         """Whether the job's key was new; then the job is committed. Raises what the database raises."""
         # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
         return await (self._single(job) if job.documents else self._stores.put(job))
+
+    async def store_many(self, jobs: Sequence[accept.NewJob]) -> set[UUID]:
+        """The ids of those whose keys were new, committed; none where the store refuses or cannot be reached.
+
+        For at most `MANY`; those with documents are left out.
+        """
+        first = {job.identity: job for job in reversed(jobs) if not job.documents}
+        if not first:
+            return set()
+        try:
+            return await self._at_once(self._bulk, sorted(first.values(), key=lambda job: job.identity))
+        except (StoreError, *UNREACHABLE) as error:
+            telemetry.log("intake").info("goes_one_by_one", jobs=len(first), error=type(error).__name__)
+            return set()
 
     async def bound(self, job: accept.NewJob) -> accept.Bound | None:
         """What the job's key is bound to now. Raises what the database raises."""
@@ -51,15 +71,15 @@ class Gathered:
         first: dict[tuple[str, str, bytes], accept.NewJob] = {}
         for job in jobs:
             first.setdefault(job.identity, job)
-        new = await self._at_once(sorted(first.values(), key=lambda job: job.identity))
+        new = await self._at_once(self._wire, sorted(first.values(), key=lambda job: job.identity))
         return [job.job_id in new for job in jobs]
 
-    async def _at_once(self, jobs: Sequence[accept.NewJob]) -> set[UUID]:
+    async def _at_once(self, wire: Wire, jobs: Sequence[accept.NewJob]) -> set[UUID]:
         """One statement, which is a transaction of its own."""
         tells, others = self._teller.rides()
         try:
             ids = self._ids.many(len(jobs))
-            new = await accept.accept_on(self._wire, jobs, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
+            new = await accept.accept_on(wire, jobs, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
         except BaseException:
             self._teller.soon(queue=others)
             raise

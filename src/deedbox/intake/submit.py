@@ -4,6 +4,7 @@ Concurrent calls of one process share a transaction (store.batch). Equal keys in
 the key in the database decides between processes. Whoever lost the claim reads what won, in a second statement, and replays.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
-from deedbox.intake.documents import input_problems
-from deedbox.intake.gathered import Gathered
+from deedbox.intake.documents import Parsed, input_problems
+from deedbox.intake.gathered import MANY, Gathered
 from deedbox.intake.keys import choose_key
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
@@ -70,6 +71,8 @@ class Request:
     """The job that this one corrects."""
     parent: UUID | None = None
     """The job whose effect submits this one."""
+    parsed: Parsed | None = None
+    """What `body` was read from, where whoever read it has that already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,52 @@ class Intake:
         Raises DeedboxError: not_found, permission_denied, invalid_input, key_required, key_invalid, key_reused, pruned,
         too_many_waiting, unavailable. Whatever is refused stores no job and binds no key, but is in the journal of calls.
         """
+        return await self._submit(request, None)
+
+    async def submit_many(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
+        """Submit each of these as `submit` does, several hundred in one commit; the answers come in the order of the requests.
+
+        One that is refused has its error in its place and takes nothing from the others. Any number may be given; other
+        callers of this process go on in between.
+        """
+        answers: list[Accepted | DeedboxError] = []
+        for start in range(0, len(requests), 2 * MANY):
+            # While one half is stored, the other is prepared.
+            halves = (requests[start : start + MANY], requests[start + MANY : start + 2 * MANY])
+            for half in await asyncio.gather(*(self._half(half) for half in halves)):
+                answers += half
+        return answers
+
+    async def _half(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
+        jobs = [await self._prepared(request) for request in requests]
+        new = await self._gathered.store_many([job for job in jobs if job is not None])
+        # What was not prepared or not stored says by itself why not; all of those at once, for one of them may have to wait.
+        rest = [pair for pair in zip(requests, jobs, strict=True) if pair[1] is None or pair[1].job_id not in new]
+        others = iter(await asyncio.gather(*(self._answer(*pair) for pair in rest)))
+        answers: list[Accepted | DeedboxError] = []
+        for request, job in zip(requests, jobs, strict=True):
+            if job is None or job.job_id not in new:
+                answers.append(next(others))
+            else:
+                self._accepted[request.action].inc()
+                answers.append(Accepted(job.job_id, "queued", replayed=False))
+        return answers
+
+    async def _answer(self, request: Request, job: store.NewJob | None) -> Accepted | DeedboxError:
         try:
-            job = await self._prepare(request)
-            answer = await self._put(job, request.principal)
+            return await self._submit(request, job)
+        except DeedboxError as error:
+            return error
+
+    async def _prepared(self, request: Request) -> store.NewJob | None:
+        try:
+            return await self._prepare(request)
+        except (DeedboxError, *UNREACHABLE):
+            return None
+
+    async def _submit(self, request: Request, job: store.NewJob | None) -> Accepted:
+        try:
+            answer = await self._put(job or await self._prepare(request), request.principal)
         except DeedboxError as error:
             await self.journal_refusal(request, error)
             raise
@@ -130,8 +176,7 @@ class Intake:
         principal = request.principal
         role = self._role(action, principal)
         job_id = self._ids.new()
-        documents, stored_input, hashed_input, given = self._input(action, request)
-        payload_sha256, input_json = hashed_text(hashed_input)
+        documents, stored_input, input_json, payload_sha256, given = self._input(action, request)
         key, source = choose_key(
             action,
             header=request.key,
@@ -157,7 +202,7 @@ class Intake:
             subject=_uuid(principal.principal_id),
             role=role,
             source=request.source,
-            input_json=encode(stored_input) if documents else input_json,
+            input_json=input_json,
             lane_id=lane_id,
             attempts=action.retry.attempts,
             priority=_priority(request.priority, action),
@@ -185,8 +230,8 @@ class Intake:
 
     def _input(
         self, action: Action, request: Request
-    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], dict[str, Any], BaseModel]:
-        """The documents, the input as stored, the input as hashed (documents by name and sha256), and the input validated."""
+    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], str, bytes, BaseModel]:
+        """The documents, the input as stored, its text, its hash (documents by name and sha256), and the input validated."""
         sent: Any = request.body
         if not isinstance(sent, dict):
             raise DeedboxError(
@@ -221,7 +266,11 @@ class Intake:
             raise DeedboxError(
                 "invalid_input", f"The input does not match the schema at {names}.", problems=problems
             ) from error
-        return tuple(documents), body, hashed, given
+        # With uploads the hash is over more than what was read.
+        if request.uploads or request.parsed is None:
+            payload_sha256, text = hashed_text(hashed)
+            return tuple(documents), body, encode(body) if documents else text, payload_sha256, given
+        return (), body, request.parsed.text, sha256(request.parsed.canonical), given
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:

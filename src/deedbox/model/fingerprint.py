@@ -50,6 +50,15 @@ def _all_plain(items: Iterable[Any]) -> bool:
     return True
 
 
+def encode(value: Any) -> str:
+    """Canonical text of a value in which the caller has ruled out whatever would make it differ from RFC 8785.
+
+    That is: integers are below 2^53; floats have a fraction and no exponent; names hold no lone surrogate and nothing from
+    U+10000 on, so that their order by code point is the one by UTF-16 unit.
+    """
+    return _ENCODE(value)
+
+
 def sha256(data: bytes) -> bytes:
     """The 32 bytes of SHA-256."""
     return hashlib.sha256(data).digest()

@@ -114,7 +114,7 @@ class Readiness:
         if [item.job_id for item in claimed] != [job_id]:
             return {"queue": "a job was accepted and not claimed"}
         held = (job_id, attempt_id, claimed[0].fence)
-        done = queue.Completed(held, {}, events[2], {"summary": "probe"}, {})
+        done = queue.Completed(held, {}, events[2], '{"summary":"probe"}', {})
         if await queue.complete_attempts(connection, [done], worker=self._process_id, build="") != {attempt_id}:
             return {"queue": "a job was claimed and not settled"}
         return {}

@@ -11,6 +11,7 @@ from deedbox.store.rows import encode, rows
 from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
+_AND_TELL = " CROSS JOIN (SELECT pg_notify('deedbox_queue', '')) AS told"
 _SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline", "deadline_s", "replaces", "parent_job_id", "expires_s")
 
 
@@ -99,7 +100,7 @@ async def accept(
 
     Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
     """
-    cursor = await connection.execute(statement("accept", "accept"), _values(jobs, event_ids, lock_timeout_ms, tells=False))
+    cursor = await connection.execute(statement("accept", "accept"), _values(jobs, event_ids, lock_timeout_ms))
     new = {row[0] for row in await cursor.fetchall()}
     for job in jobs:
         if job.job_id in new:
@@ -112,14 +113,14 @@ async def accept_on(
     wire: Wire, jobs: Sequence[NewJob], event_ids: Sequence[UUID], *, lock_timeout_ms: int, tells: bool
 ) -> set[UUID]:
     """The same for jobs without documents, committed when it returns; the commit tells the workers where `tells` says so."""
-    values = _values(jobs, event_ids, lock_timeout_ms, tells=tells)
-    return {row[0] for row in await wire.run(numbered("accept", "accept"), values)}
+    text = numbered("accept", "accept", _AND_TELL if tells else "")
+    return {row[0] for row in await wire.run(text, _values(jobs, event_ids, lock_timeout_ms))}
 
 
-def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID], lock_timeout_ms: int, *, tells: bool) -> dict[str, str]:
+def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID], lock_timeout_ms: int) -> dict[str, str]:
     # Put together as text: asked for each of two dozen names, the encoder took three times as long.
     stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
-    return {"lock_timeout": str(lock_timeout_ms), "tells": "true" if tells else "false", "jobs": f"[{','.join(stored)}]"}
+    return {"lock_timeout": str(lock_timeout_ms), "jobs": f"[{','.join(stored)}]"}
 
 
 @lru_cache(maxsize=1024)

@@ -74,10 +74,7 @@ class Gatherer(Generic[Item, Answer]):
     async def _settle(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
         try:
             answers = await self._flush([item for item, _ in batch])
-        except Exception as error:  # noqa: BLE001 -- whatever it was, each row is tried alone and keeps its own error
-            if len(batch) == 1:
-                _fail(batch[0][1], error)
-                return
+        except Exception:  # noqa: BLE001 -- whatever it was, each row is tried alone and keeps its own error
             await asyncio.gather(*(self._alone(item, future) for item, future in batch))
             return
         for (_, future), answer in zip(batch, answers, strict=True):

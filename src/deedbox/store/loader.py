@@ -6,7 +6,8 @@ A file holds statements headed `-- name: NAME` and a comment that says what the 
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from hashlib import sha256
 from importlib import resources
 from typing import LiteralString, cast
 
@@ -53,11 +54,18 @@ class Numbered:
     order: tuple[str, ...]
 
 
-@cache
-def numbered(file: str, name: str) -> Numbered:
-    """One statement for a connection that sends it past the driver's own formatting. Raises KeyError like `statement`."""
-    text = statement(file, name)
+def numbered(file: str, name: str, more: str = "") -> Numbered:
+    """One statement, and `more` at its end, for a connection that sends it past the driver's own formatting.
+
+    Raises KeyError like `statement`.
+    """
+    return _numbered(f"{file}.{name}", statement(file, name) + more)
+
+
+@lru_cache(maxsize=1024)
+def _numbered(name: str, text: str) -> Numbered:
     order = tuple(dict.fromkeys(match["name"] for match in _PARAMETER.finditer(text)))
     places = {parameter: f"${place}" for place, parameter in enumerate(order, 1)}
     plain = _PARAMETER.sub(lambda match: places[match["name"]], text).replace("%%", "%")
-    return Numbered(f"{file}.{name}".encode(), plain.encode(), order)
+    # The name stands for the text: one that is prepared under it is this one and no other.
+    return Numbered(f"{name} {sha256(plain.encode()).hexdigest()[:12]}".encode(), plain.encode(), order)

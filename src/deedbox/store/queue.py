@@ -3,18 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 from deedbox.store.rows import encode, numbers, rows, texts, uuids
+from deedbox.store.run import run
+from deedbox.store.wire import Wire
 
 FIRST = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A leased attempt and what it needs to run."""
 
     job_id: UUID
@@ -29,9 +30,6 @@ class Claimed:
     tenant: str
     action: str
     version: int
-    subject: UUID
-    role: str
-    trace: str | None
     input_json: str | None
 
 
@@ -64,14 +62,13 @@ class Locked:
     started_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(NamedTuple):
     """An attempt (job, attempt, fence) that ended well and proposed nothing."""
 
     held: tuple[UUID, UUID, int]
     output: Any
     event_id: UUID
-    event: Mapping[str, Any]
+    event_json: str
     journal: Mapping[str, Any]
 
 
@@ -121,7 +118,7 @@ class AttemptRow:
 
 
 async def claim(
-    connection: Connection,
+    on: Connection | Wire,
     shares: Sequence[Share],
     *,
     worker: str,
@@ -141,18 +138,15 @@ async def claim(
         }
         for item in shares
     ]
-    cursor = await connection.execute(
-        statement("queue", "claim"),
-        {
-            "serve": rows(serve),
-            "limit": len(attempt_ids),
-            "worker": worker,
-            "lease": lease_s,
-            "attempt_id": uuids(attempt_ids),
-            "event_id": uuids(event_ids),
-        },
-    )
-    return [Claimed(*row) for row in await cursor.fetchall()]
+    values = {
+        "serve": rows(serve),
+        "limit": str(len(attempt_ids)),
+        "worker": worker,
+        "lease": str(lease_s),
+        "attempt_id": uuids(attempt_ids),
+        "event_id": uuids(event_ids),
+    }
+    return [Claimed(*row) for row in await run(on, "queue", "claim", values)]
 
 
 def _held(held: Sequence[tuple[UUID, UUID, int]]) -> str:
@@ -183,23 +177,23 @@ async def lock_attempts(connection: Connection, held: Sequence[tuple[UUID, UUID,
     return {row[1]: Locked(*row) for row in await cursor.fetchall()}
 
 
-async def complete_attempts(connection: Connection, done: Sequence[Completed], *, worker: str, build: str) -> set[UUID]:
-    """End attempts that proposed nothing and journal them, outside of any transaction; an attempt not returned is stale."""
-    cursor = await connection.execute(
-        statement("queue", "complete_attempts"),
-        {
-            "worker": worker,
-            "build": build,
-            "job_id": uuids([item.held[0] for item in done]),
-            "attempt_id": uuids([item.held[1] for item in done]),
-            "fence": numbers([item.held[2] for item in done]),
-            "output": texts([encode(item.output) for item in done]),
-            "event_id": uuids([item.event_id for item in done]),
-            "event": texts([encode(item.event) for item in done]),
-            "journal": texts([encode(item.journal) if item.journal else None for item in done]),
-        },
-    )
-    return {row[0] for row in await cursor.fetchall()}
+async def complete_attempts(on: Connection | Wire, done: Sequence[Completed], *, worker: str, build: str) -> set[UUID]:
+    """End attempts that proposed nothing and journal them, outside of any transaction.
+
+    One that is not in the answer is stale, or was just changed by somebody else.
+    """
+    values = {
+        "worker": worker,
+        "build": build,
+        "job_id": uuids([item.held[0] for item in done]),
+        "attempt_id": uuids([item.held[1] for item in done]),
+        "fence": numbers([item.held[2] for item in done]),
+        "output": texts([encode(item.output) for item in done]),
+        "event_id": uuids([item.event_id for item in done]),
+        "event": texts([item.event_json for item in done]),
+        "journal": texts([encode(item.journal) if item.journal else None for item in done]),
+    }
+    return {row[0] for row in await run(on, "queue", "complete_attempts", values)}
 
 
 async def settled(connection: Connection, held: Sequence[tuple[UUID, UUID, int]]) -> dict[UUID, str]:

@@ -1,8 +1,8 @@
 """Telling others that there is something to see: after the commit, or with it.
 
 NOTIFY takes a lock of the whole database at commit, so it does not travel with the work, but for one flush of accepted jobs
-every few milliseconds (ADR 12). What was committed stands whether or not the telling succeeds: a notification makes a look earlier,
-the poll is the truth.
+every few milliseconds (ADR 12). What was committed stands whether or not the telling succeeds: a notification makes a look
+earlier, the poll is the truth.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from deedbox import telemetry
-from deedbox.store.loader import statement
+from deedbox.store.loader import numbered
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
-from deedbox.store.pool import Connection, Pool
-from deedbox.store.transaction import autocommit
+from deedbox.store.pool import Pool
+from deedbox.store.rows import texts
 
 # Of one notification, which holds less than 8,000 bytes.
 MOST_IDS = 200
@@ -29,23 +29,18 @@ async def tell(pool: Pool, *, jobs: Sequence[UUID] = (), queue: bool = False, ou
     """
     if not (jobs or queue or outbox):
         return
+    ids = [job_id.hex for job_id in dict.fromkeys(jobs)]
+    chunks = [",".join(ids[start : start + MOST_IDS]) for start in range(0, len(ids), MOST_IDS)]
+    wire = pool.wire("tell")
     try:
-        async with autocommit(pool) as connection:
-            if queue:
-                await connection.execute(statement("tell", "queue"))
-            if outbox:
-                await connection.execute(statement("tell", "outbox"))
-            if jobs:
-                await notify_jobs(connection, jobs)
+        if queue:
+            await wire.run(numbered("tell", "queue"), {})
+        if outbox:
+            await wire.run(numbered("tell", "outbox"), {})
+        if chunks:
+            await wire.run(numbered("tell", "jobs"), {"ids": texts(chunks)})
     except (StoreError, *UNREACHABLE) as error:
         telemetry.log("tell").warning("not_told", error=type(error).__name__)
-
-
-async def notify_jobs(connection: Connection, job_ids: Sequence[UUID]) -> None:
-    """Wake whoever follows these jobs, on a connection that has no transaction open."""
-    ids = [str(job_id) for job_id in dict.fromkeys(job_ids)]
-    texts = [",".join(ids[start : start + MOST_IDS]) for start in range(0, len(ids), MOST_IDS)]
-    await connection.execute(statement("tell", "jobs"), {"ids": texts})
 
 
 class Teller:

@@ -164,6 +164,8 @@ class Wire:
                     between = True
                     continue
                 between = result.status == pq.ExecStatus.PIPELINE_SYNC
+                if not line.sent:
+                    continue
                 if not between:
                     line.sent[0].results.append(result)
                 else:
@@ -181,7 +183,8 @@ class Wire:
                 sent.answer.set_result(line.reading.load_rows(0, result.ntuples, tuple))
             return
         error = error_from_result(failed)
-        if sent.prepares is not None:
+        if sent.prepares is not None and failed is sent.results[0]:
+            # Not where only the execution failed: what is prepared stays, whatever becomes of the transaction.
             line.prepared.discard(sent.prepares)
         if not sent.answer.done():
             sent.answer.set_exception(error)

@@ -62,11 +62,13 @@ class Journal:
 
     def kept(self) -> dict[str, Any]:
         """What is stored of it with the attempt; nothing where nothing was used."""
+        if not (self.models or self.usage or self.repairs or self.validation):
+            return {}
         every = {"model": self.models, "validation": self.validation, "usage": self.usage, "repairs": self.repairs}
         return {name: value for name, value in every.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """How an attempt ended, before anyone agreed to it."""
 

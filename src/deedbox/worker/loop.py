@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import structlog
-
 from deedbox import telemetry
 from deedbox.extend.registry import App
 from deedbox.model.failure import Failure
@@ -19,6 +17,7 @@ from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.wire import Wire
 from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
@@ -79,6 +78,7 @@ class Worker:
         self._came_through = came_through or (lambda: None)
         self._url = url
         self._pool = pool
+        self._wire = pool.wire("claim")
         self._ids = ids
         self._app = app
         self._lease = lease
@@ -127,9 +127,10 @@ class Worker:
         sent = time.monotonic()
         shares, claimed = await self._take(room, sent)
         self._came_through()
+        loop = asyncio.get_running_loop()
         for item in claimed:
             one = Held(item, sent + self._lease.trust)
-            one.task = asyncio.create_task(self._attempt(one, held), name=f"attempt-{item.attempt_id}")
+            one.task = loop.create_task(self._attempt(one, held))
             held.add(one)
             self._tasks.add(one.task)
             one.task.add_done_callback(self._ended)
@@ -141,15 +142,17 @@ class Worker:
 
     async def _take(self, room: int, now: float) -> tuple[list[queue.Share], list[queue.Claimed]]:
         """Divide `room` among the lanes and claim; lanes with a limit are locked while their leases are counted."""
-        async with autocommit(self._pool) as connection:
-            if now - self._served_at > self._settings.poll_s or not self._rota.lane_ids:
+        if now - self._served_at > self._settings.poll_s or not self._rota.lane_ids:
+            async with autocommit(self._pool) as connection:
                 await self._look_for_lanes(connection)
-                self._served_at = now
-            lane_ids = self._rota.lane_ids
-            ready = await lanes.ready(connection, lane_ids) if len(lane_ids) > MOST_LANES else None
-            if not self._rota.limited:
-                shares = self._rota.plan(room, ready=ready)
-                return shares, await self._lease_shares(connection, shares, room)
+            self._served_at = now
+        lane_ids, ready = self._rota.lane_ids, None
+        if len(lane_ids) > MOST_LANES:
+            async with autocommit(self._pool) as connection:
+                ready = await lanes.ready(connection, lane_ids)
+        if not self._rota.limited:
+            shares = self._rota.plan(room, ready=ready)
+            return shares, await self._lease_shares(self._wire, shares, room)
         async with transaction(self._pool) as connection:
             limits = await lanes.room(connection, self._rota.limited)
             # A lane at its limit has room again when an attempt ends.
@@ -157,12 +160,12 @@ class Worker:
             shares = self._rota.plan(room, ready=ready, limits=limits)
             return shares, await self._lease_shares(connection, shares, room)
 
-    async def _lease_shares(self, connection: Connection, shares: list[queue.Share], room: int) -> list[queue.Claimed]:
+    async def _lease_shares(self, on: Connection | Wire, shares: list[queue.Share], room: int) -> list[queue.Claimed]:
         if not shares:
             return []
         ids = self._ids.many(2 * room)
         return await queue.claim(
-            connection,
+            on,
             shares,
             worker=self._settings.name,
             lease_s=self._lease.length,
@@ -205,7 +208,7 @@ class Worker:
     async def _attempt(self, held: Held, all_held: HeldAttempts) -> None:
         claimed = held.claimed
         action = self._app.actions[claimed.action]
-        structlog.contextvars.bind_contextvars(job_id=str(claimed.job_id), attempt_id=str(claimed.attempt_id))
+        telemetry.ATTEMPT.set((claimed.job_id, claimed.attempt_id))
         port = Port(self._pool, self._ids, held, self._reader, self._models, Journal())
         try:
             try:
@@ -218,10 +221,8 @@ class Worker:
             if move == LOST:
                 telemetry.STALE.inc()
             # What went well is in the job's history; a line for each would cost more than the work at speed.
-            log = telemetry.log("worker")
-            (log.debug if move == "complete" else log.info)(
-                "settled", action=claimed.action, move=move, attempt=claimed.attempt
-            )
+            if move != "complete":
+                telemetry.log("worker").info("settled", action=claimed.action, move=move, attempt=claimed.attempt)
         finally:
             all_held.remove(claimed.attempt_id)
 

@@ -3,19 +3,22 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from prometheus_client import Counter
+
 from deedbox import telemetry
-from deedbox.extend.action import Action
 from deedbox.gate.admit import Gate, Proposed, admit, judge
 from deedbox.model.values import short_message
 from deedbox.store import alert, queue
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
+from deedbox.store.rows import encode
 from deedbox.store.tell import Teller
-from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.transaction import transaction
 from deedbox.worker.execute import Outcome
 
 LOST = "lease_lost"
@@ -40,6 +43,11 @@ class _Verdict:
     """The cause under which a person is told."""
 
 
+@lru_cache(maxsize=1024)
+def _counter(action: str, move: str) -> Counter:
+    return telemetry.SETTLED.labels(action, move)
+
+
 class Settler:
     """Applies outcomes. `put` returns the move that was made once it is committed, or `lease_lost`."""
 
@@ -47,6 +55,7 @@ class Settler:
         """`worker` and `build` are journalled with each attempt."""
         self._teller = teller
         self._pool = pool
+        self._wire = pool.wire("settle")
         self._ids = ids
         self._worker = worker
         self._build = build
@@ -59,7 +68,7 @@ class Settler:
             move = "complete"
         else:
             move = await self._gather.put(outcome)
-        telemetry.SETTLED.labels(outcome.action.name, move).inc()
+        _counter(outcome.action.name, move).inc()
         return move
 
     @property
@@ -75,11 +84,12 @@ class Settler:
     async def _complete(self, outcomes: Sequence[Outcome]) -> list[bool]:
         """The plain way for most: one statement, one commit. False where the attempt was not found to be current."""
         done = [
-            queue.Completed(outcome.held.fence, outcome.output, event_id, _completed(outcome.action), outcome.journal.kept())
+            queue.Completed(
+                outcome.held.fence, outcome.output, event_id, _completed_json(outcome.action.title), outcome.journal.kept()
+            )
             for outcome, event_id in zip(outcomes, self._ids.many(len(outcomes)), strict=True)
         ]
-        async with autocommit(self._pool) as connection:
-            ended = await queue.complete_attempts(connection, done, worker=self._worker, build=self._build)
+        ended = await queue.complete_attempts(self._wire, done, worker=self._worker, build=self._build)
         self._teller.soon(jobs=[item.held[0] for item in done if item.held[1] in ended])
         return [item.held[1] in ended for item in done]
 
@@ -181,7 +191,7 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
     if outcome.failure is None:
         gate = judge(outcome.action, outcome.plans, outcome.abstained)
         if gate == "complete":
-            return _Verdict("complete", "job.completed", _completed(outcome.action), "completed", ends=True)
+            return _Verdict("complete", "job.completed", _completed(outcome.action.title), "completed", ends=True)
         if row.cancel_requested:
             return _canceled()
         if gate == "hold":
@@ -226,8 +236,13 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
     return _Verdict("back_off", "job.retrying", event, "queued", False, wait, failure.failure_class, failure.code, message)
 
 
-def _completed(action: Action) -> dict[str, Any]:
-    return {"summary": f"{action.title}: done."}
+def _completed(title: str) -> dict[str, Any]:
+    return {"summary": f"{title}: done."}
+
+
+@lru_cache(maxsize=1024)
+def _completed_json(title: str) -> str:
+    return encode(_completed(title))
 
 
 def _canceled() -> _Verdict:

@@ -1,8 +1,7 @@
 -- name: accept
 -- Insert every key that is new, and for those alone the job, its payload, its queue row, and its first event; the call is journalled in the job.
 -- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock. The time to wait for a
--- rival's lock is set for this one transaction, before the first row is inserted. Where it is to tell the workers, it does so
--- once, and only if something is new.
+-- rival's lock is set for this one transaction, before the first row is inserted.
 WITH input AS (
     SELECT i.*
     FROM (SELECT set_config('lock_timeout', %(lock_timeout)s, true)) AS patience,
@@ -38,7 +37,7 @@ WITH input AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
     SELECT job_id, 1, event_id, 'job.queued', 1, deedbox.clock(), '{}' FROM fresh
 )
-SELECT job_id, (SELECT pg_notify('deedbox_queue', '') WHERE %(tells)s::boolean) FROM new
+SELECT job_id FROM new
 
 -- name: existing
 -- What the given keys are bound to now, with the state of each job. A second statement on purpose: the one that met a rival

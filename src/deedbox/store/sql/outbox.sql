@@ -7,52 +7,70 @@ FROM deedbox.effect WHERE state IN ({{effect.lease}}) ORDER BY not_before LIMIT 
 -- Lease up to `limit` effects that may go out now. One statement reads all that must stand: both halves of the switch (rows
 -- FOR SHARE, the environment's as a parameter), the target, the times, the predecessor, the approval or verdict, and the
 -- digest of the very bytes that will be sent. Queue rows are locked before effects, each skipped where someone holds it.
--- A leased act writes its event; a notice writes none.
+-- A leased act writes its event; a notice writes none. Everything that is asked of a candidate is a question of its own and no
+-- join, so that the index gives the oldest first and the search ends at the limit, however many wait behind it.
 WITH switches AS MATERIALIZED (
     SELECT switch_id, kind, tenant, action, connector, target, is_on FROM deedbox.switch ORDER BY switch_id FOR SHARE
 ), candidate AS MATERIALIZED (
-    SELECT e.effect_id, e.job_id, e.kind
+    SELECT e.effect_id, e.job_id, e.kind, e.not_before
     FROM deedbox.effect e
-    JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
-    LEFT JOIN deedbox.approval a ON a.approval_id = e.approval_id
-    LEFT JOIN deedbox.verdict v ON v.verdict_id = e.verdict_id
-    LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
     WHERE e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock()
         AND e.connector = ANY (%(connectors)s)
         AND (e.kind = 'notice' OR %(environment_on)s)
-        AND EXISTS (
-            SELECT FROM switches s WHERE s.switch_id = CASE e.kind WHEN 'act' THEN 'acts' ELSE 'notices' END AND s.is_on
-        )
-        AND NOT EXISTS (
-            SELECT FROM switches s
+        AND coalesce(CASE e.kind
+            WHEN 'act' THEN (SELECT is_on FROM switches WHERE switch_id = 'acts')
+            WHEN 'notice' THEN (SELECT is_on FROM switches WHERE switch_id = 'notices')
+        END, false)
+        AND 0 = (
+            SELECT count(*) FROM switches s
             WHERE s.kind = e.kind AND NOT s.is_on AND (s.tenant IS NULL OR s.tenant = e.tenant)
                 AND (s.action IS NULL OR s.action = e.action) AND (s.connector IS NULL OR s.connector = e.connector)
                 AND (s.target IS NULL OR s.target = e.target)
         )
-        AND NOT coalesce(t.paused, false) AND coalesce(t.open_until <= deedbox.clock(), true)
+        AND coalesce((
+            SELECT NOT t.paused AND coalesce(t.open_until <= deedbox.clock(), true) FROM deedbox.target t
+            WHERE (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
+        ), true)
         AND (e.after_slot IS NULL OR EXISTS (
             SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state = 'completed'
         ))
         -- What may have been done is sent again only while the provider still knows its key, and will for the whole sending.
-        AND (NOT e.doubtful OR coalesce(t.capability = 'native_key'
-             AND e.first_sent_at + t.native_key_ttl > deedbox.clock() + make_interval(secs => %(lease_s)s), false))
-        AND e.digest = sha256(p.body)
-        AND coalesce(a.state = 'approved' AND e.digest = ANY (a.effect_digests),
-                     v.decision IN ('allow', 'delay', 'sample') AND e.digest = ANY (v.effect_digests), false)
-    ORDER BY e.not_before, e.effect_id
+        AND (NOT e.doubtful OR coalesce((
+            SELECT t.capability = 'native_key'
+                AND e.first_sent_at + t.native_key_ttl > deedbox.clock() + make_interval(secs => %(lease_s)s)
+            FROM deedbox.target t WHERE (t.tenant, t.connector, t.target) = (e.tenant, e.connector, e.target)
+        ), false))
+        AND coalesce(CASE
+            WHEN e.approval_id IS NOT NULL THEN (
+                SELECT a.state = 'approved' AND e.digest = ANY (a.effect_digests)
+                FROM deedbox.approval a WHERE a.approval_id = e.approval_id
+            )
+            ELSE (
+                SELECT v.decision IN ('allow', 'delay', 'sample') AND e.digest = ANY (v.effect_digests)
+                FROM deedbox.verdict v WHERE v.verdict_id = e.verdict_id
+            )
+        END, false)
+        AND e.digest = (
+            SELECT sha256(p.body) FROM deedbox.proposal_effect p WHERE p.proposal_effect_id = e.proposal_effect_id
+        )
+    ORDER BY e.not_before
     LIMIT %(limit)s * 4
 ), held AS MATERIALIZED (
+    -- No more than can be sent: what is locked here, others pass by.
     SELECT q.job_id FROM deedbox.queue q
     WHERE q.job_id IN (SELECT job_id FROM candidate WHERE kind = 'act')
     ORDER BY q.job_id
-    FOR UPDATE SKIP LOCKED
-), picked AS MATERIALIZED (
-    SELECT e.effect_id FROM deedbox.effect e
-    WHERE e.effect_id IN (SELECT effect_id FROM candidate WHERE kind = 'notice' OR job_id IN (SELECT job_id FROM held))
-        AND e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock()
-    ORDER BY e.not_before, e.effect_id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
+), picked AS MATERIALIZED (
+    SELECT e.effect_id FROM candidate c JOIN deedbox.effect e USING (effect_id)
+    -- A CASE, here and below: each row is found by its id, and not by an index of everything that waits.
+    WHERE (c.kind = 'notice' OR c.job_id IN (SELECT job_id FROM held)) AND CASE
+        WHEN e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock() THEN true
+    END
+    ORDER BY c.not_before, c.effect_id
+    LIMIT %(limit)s
+    FOR UPDATE OF e SKIP LOCKED
 ), numbered AS (
     SELECT effect_id, row_number() OVER () AS n FROM picked
 ), moved AS (
@@ -63,7 +81,7 @@ WITH switches AS MATERIALIZED (
         sender_closed = false, updated_at = deedbox.clock()
     FROM numbered
     JOIN unnest(%(event_id)s::uuid[]) WITH ORDINALITY AS ids (event_id, n) USING (n)
-    WHERE e.effect_id = numbered.effect_id AND e.state IN ({{effect.lease}})
+    WHERE e.effect_id = numbered.effect_id AND CASE WHEN e.state IN ({{effect.lease}}) THEN true END
     RETURNING e.effect_id, e.job_id, e.tenant, e.action, e.kind, e.connector, e.target, e.slot, e.attempt, e.fence,
               e.proposal_effect_id, ids.event_id
 ), counted AS (

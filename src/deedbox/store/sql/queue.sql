@@ -1,17 +1,20 @@
 -- name: claim
 -- Lease at most `limit` jobs that are due, lanes in the order given: in each at most `room`, the first by priority and age from
 -- where the last claim ended, skipping what others hold. Each gets a new attempt, a fence that was never used before, and a lease
--- from the database clock; its payload comes along. A lane that was paused meanwhile gives nothing.
+-- from the database clock; its payload comes along. A lane that was paused meanwhile gives nothing. A row is changed where it was
+-- locked: one that somebody else had just changed is left for the next claim.
 WITH serve AS (
-    SELECT * FROM json_to_recordset(%(serve)s::json)
+    SELECT s.*, l.tenant, l.action FROM json_to_recordset(%(serve)s::json)
         AS s (lane_id bigint, version integer, cap float8, room integer, from_priority smallint, from_job_id uuid)
+    CROSS JOIN LATERAL (
+        SELECT tenant, action FROM deedbox.lane WHERE lane_id = s.lane_id AND NOT paused LIMIT 1
+    ) AS l
 ), picked AS (
-    SELECT q.job_id, serve.cap
+    SELECT q.at, serve.cap, serve.tenant, serve.action
     FROM serve
     CROSS JOIN LATERAL (
-        SELECT job_id FROM deedbox.queue
-        WHERE NOT (SELECT paused FROM deedbox.lane l WHERE l.lane_id = serve.lane_id)
-            AND lane_id = serve.lane_id AND state IN ({{job.claim}}) AND due AND action_version = serve.version
+        SELECT ctid AS at FROM deedbox.queue
+        WHERE lane_id = serve.lane_id AND state IN ({{job.claim}}) AND due AND action_version = serve.version
             AND (priority, job_id) >= (serve.from_priority, serve.from_job_id)
         ORDER BY priority, job_id
         LIMIT serve.room
@@ -19,31 +22,27 @@ WITH serve AS (
     ) AS q
     LIMIT %(limit)s
 ), numbered AS (
-    SELECT job_id, cap, row_number() OVER () AS n FROM picked
+    SELECT at, cap, tenant, action, row_number() OVER () AS n FROM picked
 ), moved AS (
     UPDATE deedbox.queue q
-    SET state = 'running', attempt = q.attempt + 1, attempt_id = ids.attempt_id, fence = nextval('deedbox.fence_seq'),
-        worker = %(worker)s, started_at = deedbox.clock(),
+    SET state = 'running', attempt = q.attempt + 1, attempt_id = (%(attempt_id)s::uuid[])[numbered.n],
+        fence = nextval('deedbox.fence_seq'), worker = %(worker)s, started_at = deedbox.clock(),
         lease_until = deedbox.clock() + make_interval(secs => %(lease)s),
         lease_cap = deedbox.clock() + make_interval(secs => numbered.cap),
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
     FROM numbered
-    JOIN unnest(%(attempt_id)s::uuid[], %(event_id)s::uuid[]) WITH ORDINALITY AS ids (attempt_id, event_id, n) USING (n)
-    -- The array pins the plan: by the primary key, however small the queue was when the statement was planned.
-    WHERE q.job_id = numbered.job_id AND q.job_id = ANY (ARRAY (SELECT job_id FROM picked)) AND q.state IN ({{job.claim}})
-    RETURNING q.job_id, q.lane_id, q.priority, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence, q.last_seq,
-              q.cancel_requested, ids.event_id
+    WHERE q.ctid = numbered.at AND q.state IN ({{job.claim}})
+    RETURNING q.job_id, q.lane_id, q.priority, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.fence,
+              q.cancel_requested, numbered.tenant, numbered.action, q.action_version, q.last_seq,
+              (%(event_id)s::uuid[])[numbered.n] AS event_id
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
     SELECT job_id, last_seq, event_id, 'job.started', round, attempt_id, deedbox.clock(), jsonb_build_object('attempt', attempt)
     FROM moved
 )
 SELECT m.job_id, m.lane_id, m.priority, m.attempt, m.attempts_allowed, m.round, m.attempt_id, m.fence, m.cancel_requested,
-       j.tenant, j.action, j.action_version, j.subject, j.role, j.trace, p.input::text
+       m.tenant, m.action, m.action_version, p.input::text
 FROM moved m
-CROSS JOIN LATERAL (
-    SELECT tenant, action, action_version, subject, role, trace FROM deedbox.job WHERE job_id = m.job_id LIMIT 1
-) AS j
 LEFT JOIN LATERAL (SELECT input FROM deedbox.job_payload WHERE job_id = m.job_id LIMIT 1) AS p ON true
 
 -- name: renew
@@ -77,35 +76,37 @@ FOR UPDATE OF q
 
 -- name: complete_attempts
 -- End attempts that proposed nothing, each under its own fence, in one statement that is a transaction of its own: the queue row
--- goes, one result comes, the attempt is journalled and the last event written. An attempt that does not come back is stale.
+-- goes, one result comes, the attempt is journalled and the last event written. An attempt that does not come back is stale, or
+-- its row was just changed by somebody else, which the way for everything out of the ordinary finds out.
 WITH input AS MATERIALIZED (
     SELECT job_id, attempt_id, fence, output::jsonb AS output, event_id, event::jsonb AS event, journal::jsonb AS journal
     FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[], %(output)s::text[], %(event_id)s::uuid[],
                 %(event)s::text[], %(journal)s::text[]) AS i (job_id, attempt_id, fence, output, event_id, event, journal)
 ), mine AS MATERIALIZED (
-    SELECT q.job_id, q.started_at FROM deedbox.queue q JOIN input i USING (job_id)
+    SELECT q.ctid AS at, q.started_at, i.output, i.event_id, i.event, i.journal
+    FROM deedbox.queue q JOIN input i USING (job_id)
     WHERE q.job_id = ANY (ARRAY (SELECT job_id FROM input))
-        AND q.attempt_id = i.attempt_id AND q.fence = i.fence AND q.state IN ({{job.complete}})
+        -- Not as the index of running rows has it: that would be read too, with all its dead entries.
+        AND q.attempt_id = i.attempt_id AND q.fence = i.fence AND coalesce(q.state, '') IN ({{job.complete}})
     ORDER BY q.job_id
     FOR UPDATE OF q
 ), gone AS (
     DELETE FROM deedbox.queue q USING mine
-    WHERE q.job_id = mine.job_id
-    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq, mine.started_at
+    WHERE q.ctid = mine.at
+    RETURNING q.job_id, q.attempt, q.attempts_allowed, q.round, q.attempt_id, q.last_seq + 1 AS seq, mine.started_at, mine.output,
+              mine.event_id, mine.event, mine.journal
 ), r AS (
     INSERT INTO deedbox.result (job_id, state, output, attempt, attempts_allowed, round, last_seq, ended_at)
-    SELECT job_id, 'completed', i.output, g.attempt, g.attempts_allowed, g.round, g.last_seq + 1, deedbox.clock()
-    FROM gone g JOIN input i USING (job_id)
+    SELECT job_id, 'completed', output, attempt, attempts_allowed, round, seq, deedbox.clock() FROM gone
 ), a AS (
     INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, worker, build, started_at, ended_at, model,
                                  validation, usage, repairs)
-    SELECT job_id, g.attempt_id, 'ended', g.attempt, g.round, 'complete', %(worker)s, %(build)s, g.started_at, deedbox.clock(),
-           i.journal -> 'model', i.journal ->> 'validation', i.journal -> 'usage', (i.journal ->> 'repairs')::integer
-    FROM gone g JOIN input i USING (job_id)
+    SELECT job_id, attempt_id, 'ended', attempt, round, 'complete', %(worker)s, %(build)s, started_at, deedbox.clock(),
+           journal -> 'model', journal ->> 'validation', journal -> 'usage', (journal ->> 'repairs')::integer
+    FROM gone
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
-    SELECT job_id, g.last_seq + 1, i.event_id, 'job.completed', g.round, g.attempt_id, deedbox.clock(), i.event
-    FROM gone g JOIN input i USING (job_id)
+    SELECT job_id, seq, event_id, 'job.completed', round, attempt_id, deedbox.clock(), event FROM gone
 )
 SELECT attempt_id FROM gone
 
