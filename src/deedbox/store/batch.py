@@ -28,7 +28,11 @@ class Gatherer(Generic[Item, Answer]):
         most: int,
         side_by_side: int = 1,
     ) -> None:
-        """`most` items per flush; `side_by_side` flushes may be under way at once."""
+        """`most` items per flush; `side_by_side` flushes may be under way at once.
+
+        Another one begins only when as many wait as are under way: else each takes the few that came since the last one
+        began, and the cost of a flush is shared by few.
+        """
         self._flush = flush
         self._one = one
         self._most = most
@@ -36,13 +40,13 @@ class Gatherer(Generic[Item, Answer]):
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._flushing = 0
+        self._under_way = 0
 
     async def put(self, item: Item) -> Answer:
         """Wait until the item's transaction has committed, and return its answer. Raises what its own row raised."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        if self._flushing < self._side_by_side:
-            self._start()
+        self._start()
         # A caller that goes away cancels its own future and no flush: the row stays in the one that others share.
         return await future
 
@@ -57,6 +61,8 @@ class Gatherer(Generic[Item, Answer]):
             await asyncio.wait(list(self._running))
 
     def _start(self) -> None:
+        if self._flushing >= self._side_by_side or len(self._waiting) < max(1, self._under_way):
+            return
         self._flushing += 1
         task = asyncio.get_running_loop().create_task(self._run())
         self._running.add(task)
@@ -72,9 +78,16 @@ class Gatherer(Generic[Item, Answer]):
             self._flushing -= 1
 
     async def _settle(self, batch: list[tuple[Item, "asyncio.Future[Answer]"]]) -> None:
+        self._under_way += len(batch)
         try:
             answers = await self._flush([item for item, _ in batch])
         except Exception:  # noqa: BLE001 -- whatever it was, each row is tried alone and keeps its own error
+            answers = None
+        finally:
+            self._under_way -= len(batch)
+        if answers is None:
+            # That may take long, and those who wait have nothing to do with it.
+            self._start()
             await asyncio.gather(*(self._alone(item, future) for item, future in batch))
             return
         for (_, future), answer in zip(batch, answers, strict=True):
