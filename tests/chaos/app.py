@@ -20,10 +20,15 @@ rounds.SHORTEST_WAIT_S = 2.0
 
 
 class Piece(BaseModel):
-    """A numbered piece of work, how long it takes in seconds, and how many attempts are to fail."""
+    """A numbered piece of work, how long it takes in seconds, and how many attempts are to fail.
+
+    A `quiet` one does not speak to the database between its pause and its end: an attempt that has lost its lease and does not
+    know it comes to that end.
+    """
 
     number: int
     pause_s: float = 0.0
+    quiet: bool = False
     fails: int = 0
     targets: list[Target] = Field(default_factory=list[Target], max_length=3)
 
@@ -40,16 +45,15 @@ async def work_piece(ctx: Context, piece: Piece) -> Done:
     """Use the database in the middle of an attempt: a step before the pause, a report and a step after it."""
     number = await ctx.step("read", lambda: piece.number)
     await asyncio.sleep(piece.pause_s)
+    if piece.quiet:
+        return Done(number=number, attempt=ctx.attempt)
     await ctx.progress(1, 2, "half of it")
     return Done(number=await ctx.step("write", lambda: number), attempt=ctx.attempt)
 
 
 @app.action(roles=["operator"], policy=allow(), retry=Retry(attempts=2, base=0.1, cap=1))
 async def try_piece(ctx: Context, piece: Piece) -> Done:
-    """Fail the first attempts, so that some jobs are parked until somebody decides about them.
-
-    Nothing of it needs the database before its end: an attempt that has lost its lease and does not know it comes to its end.
-    """
+    """Fail the first attempts, so that some jobs are parked until somebody decides about them."""
     await asyncio.sleep(piece.pause_s)
     if ctx.attempt <= piece.fails:
         raise ActionFailure("overloaded", "not_yet", "It was told to fail this attempt.")

@@ -57,14 +57,22 @@ def _unswitched() -> None:
     _patch.setattr("deedbox.dispatch.loop.leave_to_dial", go)
 
 
-def _unfenced() -> None:
-    """A worker ends what it once held, whoever holds it now. Raises RuntimeError where the fence is written in another way."""
-    loaded = statements("queue")
+def without_fence() -> dict[str, str]:
+    """The statements that end attempts, without their fence. Raises RuntimeError where that is written in another way."""
+    found: dict[str, str] = {}
     for name in ("complete_attempts", "lock_attempts"):
-        broken, count = re.subn(r"AND q\.attempt_id = (\w+)\.attempt_id AND q\.fence = \1\.fence", "", loaded[name])
+        found[name], count = re.subn(
+            r"AND q\.attempt_id = (\w+)\.attempt_id AND q\.fence = \1\.fence", "", statements("queue")[name]
+        )
         if count != 1:
             raise RuntimeError(f"queue.{name} names its fence {count} times as it is looked for")
-        _patch.setitem(loaded, name, cast("LiteralString", broken))
+    return found
+
+
+def _unfenced() -> None:
+    """A worker ends what it once held, whoever holds it now."""
+    for name, broken in without_fence().items():
+        _patch.setitem(statements("queue"), name, cast("LiteralString", broken))
 
 
 BREAKS: dict[str, Callable[[], None]] = {

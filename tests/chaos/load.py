@@ -52,11 +52,12 @@ class Storm(Load):
         """What is asked for: some of it takes longer than a lease."""
         pause_s = self.rng.choice((0.0, 0.0, 0.1, 0.5, 3.0))
         kind = self.rng.random()
-        if kind < 0.25:
+        if kind < 0.2:
             return "work_piece", {"number": number, "pause_s": pause_s}
-        if kind < 0.45:
-            pause_s = self.rng.choice((0.0, 0.5, 2.0, 3.0))
-            return "try_piece", {"number": number, "pause_s": pause_s, "fails": self.rng.choice((0, 0, 1, 2, 4))}
+        if kind < 0.35:
+            return "work_piece", {"number": number, "pause_s": self.rng.choice((0.0, 1.0, 3.0, 4.0)), "quiet": True}
+        if kind < 0.5:
+            return "try_piece", {"number": number, "pause_s": min(pause_s, 0.5), "fails": self.rng.choice((0, 0, 1, 2, 4))}
         targets = [self.rng.choice(TARGETS) for _ in range(self.rng.choice((1, 1, 2)))]
         action = "post_piece" if kind < 0.85 else "post_twice"
         return action, {"number": number, "pause_s": min(pause_s, 0.5), "targets": targets}

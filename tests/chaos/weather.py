@@ -103,7 +103,7 @@ class Weather:
         since = time.monotonic()
         os.kill(process.pid, signal.SIGSTOP)
         try:
-            await self._calm(stop, lease_s * self.rng.uniform(1.1, 2.4))
+            await self._calm(stop, lease_s * self.rng.uniform(1.2, 2.6))
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

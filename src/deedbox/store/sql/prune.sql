@@ -64,9 +64,10 @@ WITH page AS (
 )
 SELECT page.job_id,
        coalesce(r.ended_at <= deedbox.clock() - make_interval(secs => coalesce(k.keep_s, %(default_s)s)), false)
-       AND NOT EXISTS (SELECT FROM deedbox.effect e WHERE e.job_id = page.job_id
-                       AND e.state NOT IN ('completed', 'failed', 'canceled', 'unknown_closed'))
-       AND NOT EXISTS (SELECT FROM deedbox.approval a WHERE a.job_id = page.job_id AND a.state = 'pending')
+       -- A limit keeps the planner from hashing whole tables for a page.
+       AND (SELECT true FROM deedbox.effect e WHERE e.job_id = page.job_id
+            AND e.state NOT IN ('completed', 'failed', 'canceled', 'unknown_closed') LIMIT 1) IS NULL
+       AND (SELECT true FROM deedbox.approval a WHERE a.job_id = page.job_id AND a.state = 'pending' LIMIT 1) IS NULL
 FROM page
 LEFT JOIN LATERAL (SELECT action FROM deedbox.job WHERE job_id = page.job_id LIMIT 1) AS j ON true
 LEFT JOIN LATERAL (SELECT ended_at FROM deedbox.result WHERE job_id = page.job_id LIMIT 1) AS r ON true
@@ -78,7 +79,7 @@ ORDER BY page.job_id
 -- expires; any other does, so many seconds after it was taken, unless it had a time of its own.
 UPDATE deedbox.idempotency i
 SET final_state = r.state,
-    expires_at = CASE WHEN NOT EXISTS (SELECT FROM deedbox.proposal_effect p WHERE p.job_id = j.job_id)
+    expires_at = CASE WHEN (SELECT true FROM deedbox.proposal_effect p WHERE p.job_id = j.job_id LIMIT 1) IS NULL
                       THEN coalesce(i.expires_at, i.created_at + make_interval(secs => %(key_s)s)) END
 FROM deedbox.job j
 CROSS JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r
