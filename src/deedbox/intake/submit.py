@@ -6,10 +6,12 @@ the key in the database decides between processes. Whoever lost the claim reads 
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
@@ -17,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
 from deedbox.intake.documents import Parsed, input_problems
-from deedbox.intake.gathered import MANY, Gathered
+from deedbox.intake.gathered import CHUNKS, MANY, Gathered
 from deedbox.intake.keys import choose_key
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
@@ -47,8 +49,7 @@ class Upload:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A call to run an action, as a face hands it over. `body` has passed `parse_json`; uploads go by input field."""
 
     principal: Principal
@@ -56,7 +57,7 @@ class Request:
     body: Any
     key: str | None
     source: str
-    uploads: Mapping[str, Sequence[Upload]] = field(default_factory=dict[str, Sequence[Upload]])
+    uploads: Mapping[str, Sequence[Upload]] = MappingProxyType({})
     caller_run: str | None = None
     trace: str | None = None
     form_key: str | None = None
@@ -75,8 +76,7 @@ class Request:
     """What `body` was read from, where whoever read it has that already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """The job of a call: new, or the one that an earlier delivery of its key made."""
 
     job_id: UUID
@@ -118,20 +118,26 @@ class Intake:
         return await self._submit(request, None)
 
     async def submit_many(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
-        """Submit each of these as `submit` does, several hundred in one commit; the answers come in the order of the requests.
+        """Submit each of these as `submit` does, hundreds in one commit; the answers come in the order of the requests.
 
-        One that is refused has its error in its place and takes nothing from the others. Any number may be given; other
-        callers of this process go on in between.
+        One that is refused has its error in its place. Any number may be given; other callers go on in between.
         """
         answers: list[Accepted | DeedboxError] = []
-        for start in range(0, len(requests), 2 * MANY):
-            # While one half is stored, the other is prepared.
-            halves = (requests[start : start + MANY], requests[start + MANY : start + 2 * MANY])
-            for half in await asyncio.gather(*(self._half(half) for half in halves)):
-                answers += half
+        under_way: deque[asyncio.Task[list[Accepted | DeedboxError]]] = deque()
+        try:
+            for start in range(0, len(requests), MANY):
+                under_way.append(asyncio.create_task(self._chunk(requests[start : start + MANY])))
+                # While some are stored, the next are prepared.
+                if len(under_way) > CHUNKS:
+                    answers += await under_way.popleft()
+            while under_way:
+                answers += await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
         return answers
 
-    async def _half(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
+    async def _chunk(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
         jobs = [await self._prepared(request) for request in requests]
         new = await self._gathered.store_many([job for job in jobs if job is not None])
         # What was not prepared or not stored says by itself why not; all of those at once, for one of them may have to wait.

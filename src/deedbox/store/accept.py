@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
 from deedbox.store.loader import numbered, statement
@@ -26,8 +27,7 @@ class StoredDocument:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """One validated request, ready to be stored. Durations are in seconds."""
 
     job_id: UUID
