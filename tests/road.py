@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from deedbox.extend.registry import App
-from deedbox.intake.submit import Accepted, Intake, Request
+from deedbox.intake.request import Accepted, Request
+from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.model.lease import Lease
 from deedbox.store.ids import IdSource

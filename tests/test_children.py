@@ -12,7 +12,7 @@ from deedbox.extend.connector import EffectOrder, Receipt, Refused
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from deedbox.intake.child import ChildIntake
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.policy import allow, hold
 from deedbox.store import switch
 from deedbox.store.transaction import transaction

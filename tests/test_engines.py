@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.policy import hold
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation, find_database, opened, run_roles

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from deedbox.intake.submit import Accepted, Request, Upload
+from deedbox.intake.request import Accepted, Request, Upload
 from deedbox.model.errors import DeedboxError
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.doctor import read_figures

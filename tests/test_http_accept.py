@@ -7,7 +7,7 @@ import json
 import pytest
 
 from deedbox.access import resolve_key
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.errors import DeedboxError
 from tests.database import TestDatabase
 from tests.guarantees import proves

@@ -9,7 +9,7 @@ from deedbox.extend.action import RegistrationError
 from deedbox.extend.context import Context
 from deedbox.extend.document import Document
 from deedbox.extend.registry import App
-from deedbox.intake.submit import Accepted, Request, Upload
+from deedbox.intake.request import Accepted, Request, Upload
 from deedbox.model.errors import DeedboxError
 from deedbox.model.policy import allow
 from tests.database import TestDatabase

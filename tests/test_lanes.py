@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow
 from deedbox.store import lanes

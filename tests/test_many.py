@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from deedbox.intake.gathered import MANY
-from deedbox.intake.submit import Accepted, Request
+from deedbox.intake.request import Accepted, Request
 from deedbox.model.errors import DeedboxError
 from deedbox.model.policy import allow
 from tests.database import TestDatabase

@@ -8,7 +8,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from deedbox.intake.submit import Intake, Request
+from deedbox.intake.request import Request
+from deedbox.intake.submit import Intake
 from deedbox.operate.doctor import read_growth
 from deedbox.store import prune
 from deedbox.store.ids import IdSource

@@ -15,7 +15,7 @@ from deedbox.extend.context import Context
 from deedbox.extend.document import Document
 from deedbox.extend.registry import App
 from deedbox.gate.decide import decide
-from deedbox.intake.submit import Request, Upload
+from deedbox.intake.request import Request, Upload
 from deedbox.model.failure import ActionFailure
 from deedbox.model.policy import allow, hold
 from tests.database import TestDatabase

@@ -9,7 +9,7 @@ from deedbox.dispatch.loop import Dispatcher
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from deedbox.gate.decide import decide
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.backoff import Retry
 from deedbox.model.errors import DeedboxError
 from deedbox.model.failure import ActionFailure

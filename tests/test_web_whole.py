@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 from deedbox import App, Context, Document, Email, Smtp, hold, wiring
 from deedbox.access import add_user
 from deedbox.connectors.settings import SmtpConfig
-from deedbox.intake.submit import Request, Upload
+from deedbox.intake.request import Request, Upload
 from deedbox.settings import Settings
 from tests.database import TestDatabase
 from tests.guarantees import proves

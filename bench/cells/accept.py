@@ -11,7 +11,7 @@ from bench.child import Bench, Child, run
 from bench.database import Database, Server
 from bench.samples import Sample, percentiles
 from deedbox.access.resolve import resolve_key
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.settings import Settings
 from deedbox.wiring import Database as Store
 from deedbox.wiring import opened

@@ -10,7 +10,7 @@ from bench.child import Bench, Child, run
 from bench.database import Server
 from bench.samples import Sample
 from deedbox.access.resolve import resolve_key
-from deedbox.intake.submit import Accepted, Request
+from deedbox.intake.request import Accepted, Request
 from deedbox.settings import Settings
 from deedbox.wiring import Database as Store
 from deedbox.wiring import opened

@@ -18,7 +18,7 @@ from bench.samples import Sample
 from deedbox import App, Context, Http, HttpCall, hold
 from deedbox.access.resolve import resolve_key
 from deedbox.connectors.settings import HttpTargetConfig
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.model.identity import Principal
 from deedbox.settings import Settings
 from deedbox.telemetry import configure_logging

@@ -15,7 +15,7 @@ from bench.database import Server
 from bench.samples import Sample, percentiles
 from bench.tally import Tally
 from deedbox.access.resolve import resolve_key
-from deedbox.intake.submit import Request
+from deedbox.intake.request import Request
 from deedbox.settings import Settings
 from deedbox.wiring import Database as Store
 from deedbox.wiring import opened

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from deedbox.intake.submit import Accepted, Request
+from deedbox.intake.request import Accepted, Request
 from deedbox.model.failure import ActionFailure
 from deedbox.worker.held import Held
 from tests.machine.stage import ANY, TWO, Stage, may, pick

@@ -9,8 +9,8 @@ from starlette.routing import BaseRoute
 
 from deedbox import telemetry
 from deedbox.extend.registry import App
+from deedbox.intake.request import Request as Submission
 from deedbox.intake.submit import Intake
-from deedbox.intake.submit import Request as Submission
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals

@@ -24,8 +24,8 @@ from deedbox.http.headers import wire_name
 from deedbox.http.multipart import read_form
 from deedbox.http.routing import known, note_job, patiently, route
 from deedbox.intake.documents import Parsed, parse_canonically
-from deedbox.intake.submit import Accepted, Upload
-from deedbox.intake.submit import Request as Submission
+from deedbox.intake.request import Accepted, Upload
+from deedbox.intake.request import Request as Submission
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.follow import Follow

@@ -20,7 +20,7 @@ from deedbox.extend.action import KEY_FIELD
 from deedbox.http.body import ARRIVES_WITHIN_S, capped
 from deedbox.http.deps import Limits
 from deedbox.intake.documents import check, parse_json, pointer
-from deedbox.intake.submit import Upload
+from deedbox.intake.request import Upload
 from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
 from deedbox.model.values import storable_text
 

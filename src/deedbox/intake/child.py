@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from deedbox.extend.action import Action
-from deedbox.intake.submit import Intake, Request
+from deedbox.intake.request import Request
+from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.fingerprint import key_hash
 from deedbox.model.identity import Principal

@@ -80,7 +80,7 @@ class Gathered:
         """One statement, which is a transaction of its own."""
         tells, others = self._teller.rides()
         try:
-            ids = self._ids.many(len(jobs))
+            ids = self._ids.many_texts(len(jobs))
             new = await accept.accept_on(wire, jobs, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
         except BaseException:
             self._teller.soon(queue=others)
@@ -92,7 +92,7 @@ class Gathered:
     async def _single(self, job: accept.NewJob) -> bool:
         """On a connection of the pool: whoever has to wait for another's open transaction holds up nobody else."""
         async with transaction(self._pool) as connection:
-            new = await accept.accept(connection, [job], self._ids.many(1))
+            new = await accept.accept(connection, [job], self._ids.many_texts(1))
         self._teller.soon(queue=bool(new))
         return bool(new)
 

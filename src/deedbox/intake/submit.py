@@ -8,19 +8,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
-from deedbox.intake.documents import Parsed, input_problems
+from deedbox.intake.documents import input_problems
 from deedbox.intake.gathered import CHUNKS, MANY, Gathered
 from deedbox.intake.keys import choose_key
+from deedbox.intake.request import Accepted, Request, Upload
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
@@ -38,52 +37,6 @@ from deedbox.store.transaction import autocommit
 _uuid = lru_cache(maxsize=1024)(UUID)
 _DERIVED_EXPIRY_S = 400 * 86400.0
 _EXPLICIT = ("header", "field", "key_from")
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """One uploaded file as it arrived."""
-
-    name: str
-    media_type: str
-    content: bytes
-
-
-class Request(NamedTuple):
-    """A call to run an action, as a face hands it over. `body` has passed `parse_json`; uploads go by input field."""
-
-    principal: Principal
-    action: str
-    body: Any
-    key: str | None
-    source: str
-    uploads: Mapping[str, Sequence[Upload]] = MappingProxyType({})
-    caller_run: str | None = None
-    trace: str | None = None
-    form_key: str | None = None
-    """The key from a form's own field, where the action's input has none of that name."""
-    priority: int | None = None
-    """0 to 1000, the lowest first; the action's own where none is given."""
-    run_at: str | None = None
-    """RFC 3339: not before this moment."""
-    deadline: str | None = None
-    """RFC 3339: canceled where it has not ended by then."""
-    replaces: UUID | None = None
-    """The job that this one corrects."""
-    parent: UUID | None = None
-    """The job whose effect submits this one."""
-    parsed: Parsed | None = None
-    """What `body` was read from, where whoever read it has that already."""
-
-
-class Accepted(NamedTuple):
-    """The job of a call: new, or the one that an earlier delivery of its key made."""
-
-    job_id: UUID
-    state: str
-    replayed: bool
-    taken_up: bool = False
-    """The delivery of its key has begun a new round of a parked job."""
 
 
 class Intake:

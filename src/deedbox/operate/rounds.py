@@ -5,7 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from deedbox.extend.action import Action
-from deedbox.intake.submit import Accepted, Intake, Request
+from deedbox.intake.request import Accepted, Request
+from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import JOB

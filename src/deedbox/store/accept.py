@@ -8,7 +8,7 @@ from uuid import UUID
 
 from deedbox.store.loader import numbered, statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
-from deedbox.store.rows import encode, rows
+from deedbox.store.rows import digits, encode, rows
 from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
@@ -94,7 +94,7 @@ class Call:
 
 
 async def accept(
-    connection: Connection, jobs: Sequence[NewJob], event_ids: Sequence[UUID], *, lock_timeout_ms: int = LOCK_TIMEOUT_MS
+    connection: Connection, jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], *, lock_timeout_ms: int = LOCK_TIMEOUT_MS
 ) -> set[UUID]:
     """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
 
@@ -110,14 +110,14 @@ async def accept(
 
 
 async def accept_on(
-    wire: Wire, jobs: Sequence[NewJob], event_ids: Sequence[UUID], *, lock_timeout_ms: int, tells: bool
+    wire: Wire, jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], *, lock_timeout_ms: int, tells: bool
 ) -> set[UUID]:
     """The same for jobs without documents, committed when it returns; the commit tells the workers where `tells` says so."""
     text = numbered("accept", "accept", _AND_TELL if tells else "")
     return {row[0] for row in await wire.run(text, _values(jobs, event_ids, lock_timeout_ms))}
 
 
-def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID], lock_timeout_ms: int) -> dict[str, str]:
+def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int) -> dict[str, str]:
     # Put together as text: asked for each of two dozen names, the encoder took three times as long.
     stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
     return {"lock_timeout": str(lock_timeout_ms), "jobs": f"[{','.join(stored)}]"}
@@ -129,7 +129,7 @@ def _common(*columns: str | int | UUID) -> str:
     return encode(dict(zip(_COMMON, columns, strict=True)))[:-1]
 
 
-def _row(job: NewJob, event_id: UUID) -> str:
+def _row(job: NewJob, event_id: UUID | str) -> str:
     start = _common(
         job.tenant,
         job.action,
@@ -147,7 +147,7 @@ def _row(job: NewJob, event_id: UUID) -> str:
     end = f",{encode(seldom)[1:-1]}" if seldom else ""
     return (
         f'{start},"key_sha256":"\\\\x{job.key_sha256.hex()}","payload_sha256":"\\\\x{job.payload_sha256.hex()}",'
-        f'"job_id":"{job.job_id.hex}","event_id":"{event_id.hex}","key":{encode(job.key)},"input":{job.input_json}{end}}}'
+        f'"job_id":"{job.job_id.hex}","event_id":"{digits(event_id)}","key":{encode(job.key)},"input":{job.input_json}{end}}}'
     )
 
 

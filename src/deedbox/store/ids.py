@@ -45,19 +45,26 @@ class IdSource:
             if not self._randoms:
                 self._randoms += _drawn(_AHEAD)
             random = self._randoms.pop()
-        return _id(tick, random)
+        return UUID(int=_number(tick, random))
 
     def many(self, count: int) -> list[UUID]:
         """`count` ids, ascending."""
+        return [UUID(int=number) for number in self._numbers(count)]
+
+    def many_texts(self, count: int) -> list[str]:
+        """The same as 32 hexadecimal digits each, for those that go to the database and come back from there, if at all."""
+        return [f"{number:032x}" for number in self._numbers(count)]
+
+    def _numbers(self, count: int) -> list[int]:
         with self._lock:
             first = max(int((time.monotonic() * 1000 + self._offset) * 4096), self._last + 1)
             self._last = first + count - 1
-        return [_id(tick, random) for tick, random in enumerate(_drawn(count), first)]
+        return [_number(tick, random) for tick, random in enumerate(_drawn(count), first)]
 
 
 def _drawn(count: int) -> tuple[int, ...]:
     return struct.unpack(f"{count}Q", os.urandom(8 * count))
 
 
-def _id(tick: int, random: int) -> UUID:
-    return UUID(int=(tick >> 12 & _MILLIS) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | 2 << 62 | random >> 2)
+def _number(tick: int, random: int) -> int:
+    return (tick >> 12 & _MILLIS) << 80 | 7 << 76 | (tick & 0xFFF) << 64 | 2 << 62 | random >> 2

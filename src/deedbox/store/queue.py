@@ -67,7 +67,7 @@ class Completed(NamedTuple):
 
     held: tuple[UUID, UUID, int]
     output: Any
-    event_id: UUID
+    event_id: UUID | str
     event_json: str
     journal: Mapping[str, Any]
 
@@ -123,8 +123,8 @@ async def claim(
     *,
     worker: str,
     lease_s: float,
-    attempt_ids: Sequence[UUID],
-    event_ids: Sequence[UUID],
+    attempt_ids: Sequence[UUID | str],
+    event_ids: Sequence[UUID | str],
 ) -> list[Claimed]:
     """Lease at most as many due jobs as there are ids: of each lane no more than its share, in the order of the shares."""
     serve = [

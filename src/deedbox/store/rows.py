@@ -31,9 +31,14 @@ def rows(items: Sequence[Mapping[str, Any]]) -> str:
     return encode(items)
 
 
-def uuids(values: Iterable[UUID]) -> str:
+def digits(value: UUID | str) -> str:
+    """An id as 32 hexadecimal digits, which is what a text of one is in this layer."""
+    return value if isinstance(value, str) else value.hex
+
+
+def uuids(values: Iterable[UUID | str]) -> str:
     """For `uuid[]`."""
-    return "{" + ",".join([value.hex for value in values]) + "}"
+    return "{" + ",".join([value if isinstance(value, str) else value.hex for value in values]) + "}"
 
 
 def numbers(values: Iterable[int]) -> str:

@@ -163,7 +163,7 @@ class Worker:
     async def _lease_shares(self, on: Connection | Wire, shares: list[queue.Share], room: int) -> list[queue.Claimed]:
         if not shares:
             return []
-        ids = self._ids.many(2 * room)
+        ids = self._ids.many_texts(2 * room)
         return await queue.claim(
             on,
             shares,

@@ -87,7 +87,7 @@ class Settler:
             queue.Completed(
                 outcome.held.fence, outcome.output, event_id, _completed_json(outcome.action.title), outcome.journal.kept()
             )
-            for outcome, event_id in zip(outcomes, self._ids.many(len(outcomes)), strict=True)
+            for outcome, event_id in zip(outcomes, self._ids.many_texts(len(outcomes)), strict=True)
         ]
         ended = await queue.complete_attempts(self._wire, done, worker=self._worker, build=self._build)
         self._teller.soon(jobs=[item.held[0] for item in done if item.held[1] in ended])
