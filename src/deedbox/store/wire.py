@@ -26,6 +26,7 @@ CONNECT_S = 10.0
 """How long a statement waits for a server that is away, in seconds; the same as for a connection of the pool."""
 GRACE_S = 5.0
 """How much longer than the server's own time-out an answer may take, in seconds, before the server counts as gone."""
+_SYNC, _FAILED = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR
 _STALE_PLAN = {"26000", "0A000"}
 
 
@@ -163,7 +164,7 @@ class Wire:
                         return
                     between = True
                     continue
-                between = result.status == pq.ExecStatus.PIPELINE_SYNC
+                between = result.status == _SYNC
                 if not line.sent:
                     continue
                 if not between:
@@ -175,7 +176,7 @@ class Wire:
 
     def _answer(self, line: _Line, sent: _Sent) -> None:
         sent.timer.cancel()
-        failed = next((one for one in sent.results if one.status == pq.ExecStatus.FATAL_ERROR), None)
+        failed = next((one for one in sent.results if one.status == _FAILED), None)
         if failed is None:
             if not sent.answer.done():
                 result = sent.results[-1]
