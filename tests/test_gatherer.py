@@ -27,3 +27,60 @@ async def test_an_item_put_as_a_flush_ends_is_not_left_behind(ticks: int) -> Non
 
     async with asyncio.timeout(5):
         assert await asyncio.gather(gatherer.put("first"), late()) == ["first", "late"]
+
+
+async def ticks(count: int = 10) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_another_flush_begins_only_when_as_many_wait_as_are_under_way() -> None:
+    batches: list[list[int]] = []
+    going_on = asyncio.Event()
+
+    async def flush(items: Sequence[int]) -> list[int]:
+        batches.append(list(items))
+        await going_on.wait()
+        return list(items)
+
+    async def one(item: int) -> int:
+        return item
+
+    gatherer = Gatherer(flush, one, most=500, side_by_side=2)
+    every = [asyncio.create_task(gatherer.put(number)) for number in range(3)]
+    await ticks()
+    every += [asyncio.create_task(gatherer.put(number)) for number in (3, 4)]
+    await ticks()
+    assert batches == [[0, 1, 2]]
+    every += [asyncio.create_task(gatherer.put(5))]
+    await ticks()
+    assert batches == [[0, 1, 2], [3, 4, 5]]
+    every += [asyncio.create_task(gatherer.put(number)) for number in range(6, 16)]
+    await ticks()
+    assert len(batches) == 2
+    going_on.set()
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*every) == list(range(16))
+    assert batches[2] == list(range(6, 16))
+
+
+async def test_who_is_tried_alone_holds_up_nobody_who_comes_later() -> None:
+    released = asyncio.Event()
+
+    async def flush(items: Sequence[str]) -> list[str]:
+        if "stuck" in items:
+            raise TimeoutError
+        return list(items)
+
+    async def one(item: str) -> str:
+        if item == "stuck":
+            await released.wait()
+        return item
+
+    gatherer = Gatherer(flush, one, most=500, side_by_side=2)
+    first = [asyncio.create_task(gatherer.put(item)) for item in ("stuck", "beside", "with it")]
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(*first[1:]) == ["beside", "with it"]
+        assert await gatherer.put("later") == "later"
+        released.set()
+        assert await first[0] == "stuck"

@@ -63,7 +63,7 @@ BREAKS = {
     "fence": (
         [
             ("queue", "lock_attempts", " AND q.attempt_id = held.attempt_id AND q.fence = held.fence", ""),
-            ("queue", "complete_attempts", "AND q.attempt_id = i.attempt_id AND q.fence = i.fence ", ""),
+            ("queue", "complete_attempts", "AND attempt_id = i.attempt_id AND fence = i.fence ", ""),
         ],
         "submit claim take_over take_over settle settle",
         "a stale attempt moved something",

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any, cast
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from rich.text import Text
 from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AsOption, JsonOption, LimitOption, ask_password, person, reader, run
 from deedbox.operate.job_view import EffectSummary, JobView, TimelineEntry
+from deedbox.operate.many import Tally, submit_lines
 from deedbox.operate.views import JobPage
 from deedbox.wiring import Installation
 
@@ -24,6 +26,7 @@ IdArgument = Annotated[UUID, typer.Argument(metavar="ID", help="The job's id.")]
 
 DOOR = "cli"
 _LONGEST_DETAIL = 300
+_SHOWN = 50
 _NARROW = 90
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:")
 _UNSHOWN = frozenset(
@@ -225,3 +228,35 @@ def jobs_close(
 
     run(work)
     say("closed")
+
+
+@jobs.command("submit")
+def jobs_submit(
+    app: Annotated[str, typer.Argument(metavar="APP", help="The app that has the action: a file or a module, and a name.")],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="The action to run.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, help="JSON lines, an input each.")
+    ],
+    who: AsOption,
+    key_from: Annotated[str | None, typer.Option(metavar="FIELD", help="The member of each line that is its key.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a file of inputs, hundreds in one commit; the same file again makes nothing twice where each line has a key."""
+    password = ask_password(who)
+
+    async def work(desk: Installation) -> Tally:
+        principal = await person(desk, who, password)
+        with file.open("rb") as lines:
+            return await submit_lines(desk.intake, principal, action, lines, key_from=key_from)
+
+    tally = run(work, app=app)
+    if as_json:
+        show_json({"accepted": tally.accepted, "replayed": tally.replayed, "refused": tally.refused})
+    else:
+        say(f"{tally.accepted:,} accepted, {tally.replayed:,} were there already, {len(tally.refused):,} refused")
+        if tally.refused:
+            show_table(["line", "code", "why"], [[one.line, one.code, one.message] for one in tally.refused[:_SHOWN]], empty="")
+    if tally.refused:
+        more = f" ({_SHOWN} of them are shown; --json has all)" if len(tally.refused) > _SHOWN else ""
+        raise CommandError(f"not every line was accepted{more}")

@@ -177,11 +177,16 @@ async def lock_attempts(connection: Connection, held: Sequence[tuple[UUID, UUID,
     return {row[1]: Locked(*row) for row in await cursor.fetchall()}
 
 
+def _by_job(item: Completed) -> UUID:
+    return item.held[0]
+
+
 async def complete_attempts(on: Connection | Wire, done: Sequence[Completed], *, worker: str, build: str) -> set[UUID]:
     """End attempts that proposed nothing and journal them, outside of any transaction.
 
     One that is not in the answer is stale, or was just changed by somebody else.
     """
+    done = sorted(done, key=_by_job)
     values = {
         "worker": worker,
         "build": build,

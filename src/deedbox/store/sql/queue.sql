@@ -76,20 +76,24 @@ FOR UPDATE OF q
 
 -- name: complete_attempts
 -- End attempts that proposed nothing, each under its own fence, in one statement that is a transaction of its own: the queue row
--- goes, one result comes, the attempt is journalled and the last event written. An attempt that does not come back is stale, or
--- its row was just changed by somebody else, which the way for everything out of the ordinary finds out.
+-- goes, one result comes, the attempt is journalled and the last event written. They come sorted by job, so that rows are locked
+-- in one order. An attempt that does not come back is stale, or its row was just changed by somebody else, which the way for
+-- everything out of the ordinary finds out.
 WITH input AS MATERIALIZED (
     SELECT job_id, attempt_id, fence, output::jsonb AS output, event_id, event::jsonb AS event, journal::jsonb AS journal
     FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[], %(output)s::text[], %(event_id)s::uuid[],
                 %(event)s::text[], %(journal)s::text[]) AS i (job_id, attempt_id, fence, output, event_id, event, journal)
 ), mine AS MATERIALIZED (
-    SELECT q.ctid AS at, q.started_at, i.output, i.event_id, i.event, i.journal
-    FROM deedbox.queue q JOIN input i USING (job_id)
-    WHERE q.job_id = ANY (ARRAY (SELECT job_id FROM input))
-        -- Not as the index of running rows has it: that would be read too, with all its dead entries.
-        AND q.attempt_id = i.attempt_id AND q.fence = i.fence AND coalesce(q.state, '') IN ({{job.complete}})
-    ORDER BY q.job_id
-    FOR UPDATE OF q
+    -- One look-up for each, in the order given: joined as sets, every row was held against every other.
+    SELECT q.at, q.started_at, i.output, i.event_id, i.event, i.journal
+    FROM input i
+    CROSS JOIN LATERAL (
+        SELECT ctid AS at, started_at FROM deedbox.queue
+        -- The state not as the index of running rows has it: that would be read instead, with all its dead entries.
+        WHERE job_id = i.job_id AND attempt_id = i.attempt_id AND fence = i.fence AND coalesce(state, '') IN ({{job.complete}})
+        LIMIT 1
+        FOR UPDATE
+    ) AS q
 ), gone AS (
     DELETE FROM deedbox.queue q USING mine
     WHERE q.ctid = mine.at
