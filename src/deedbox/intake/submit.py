@@ -79,8 +79,11 @@ class Intake:
         under_way: deque[asyncio.Task[list[Accepted | DeedboxError]]] = deque()
         try:
             for start in range(0, len(requests), MANY):
-                under_way.append(asyncio.create_task(self._chunk(requests[start : start + MANY])))
-                # While some are stored, the next are prepared.
+                chunk = requests[start : start + MANY]
+                # Prepared in order, so that of two with one key the first makes the job; while some are stored, the next are.
+                jobs = [await self._prepared(request) for request in chunk]
+                under_way.append(asyncio.create_task(self._chunk(chunk, jobs)))
+                await asyncio.sleep(0)
                 if len(under_way) > CHUNKS:
                     answers += await under_way.popleft()
             while under_way:
@@ -90,8 +93,7 @@ class Intake:
                 task.cancel()
         return answers
 
-    async def _chunk(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
-        jobs = [await self._prepared(request) for request in requests]
+    async def _chunk(self, requests: Sequence[Request], jobs: Sequence[store.NewJob | None]) -> list[Accepted | DeedboxError]:
         new = await self._gathered.store_many([job for job in jobs if job is not None])
         # What was not prepared or not stored says by itself why not; all of those at once, for one of them may have to wait.
         rest = [pair for pair in zip(requests, jobs, strict=True) if pair[1] is None or pair[1].job_id not in new]
