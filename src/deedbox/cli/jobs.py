@@ -234,15 +234,15 @@ def jobs_close(
 def jobs_submit(
     app: Annotated[str, typer.Argument(metavar="APP", help="The app that has the action: a file or a module, and a name.")],
     action: Annotated[str, typer.Argument(metavar="ACTION", help="The action to run.")],
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, help="JSON lines, an input each.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, an input each.")],
     who: AsOption,
     key_from: Annotated[str | None, typer.Option(metavar="FIELD", help="The member of each line that is its key.")] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
     """Submit a file of inputs, hundreds in one commit; the same file again makes nothing twice where each line has a key."""
+    if not file.is_file():
+        raise CommandError(f"there is no file {file}", Exit.USAGE)
     password = ask_password(who)
 
     async def work(desk: Installation) -> Tally:
