@@ -27,6 +27,8 @@ from tests.guarantees import proves
 from tests.stock import FILL, MANY, PREPARE, RARE, RUNNING, SUBJECT, Sample, sample
 
 pytestmark = pytest.mark.anyio
+SQUARE = 32 * 31 // 2
+"""So many pairs that do not belong together are looked at by nobody who looks each of 32 rows up; a worker gives hundreds."""
 SMALL_PAGES = 40
 """A relation of so few pages may be read from end to end: there is no shorter way."""
 
@@ -223,6 +225,10 @@ async def wrong(prepared: Prepared, every: list[Case], big: frozenset[str], when
             found[when, case.name] = f"reads {', '.join(sorted(read))} from end to end"
         elif touched > case.pages:
             found[when, case.name] = f"touches {touched} pages, {case.pages} at most"
+        elif case.name.startswith("queue.") and any(
+            node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] > SQUARE for node in nodes(plan)
+        ):
+            found[when, case.name] = "holds every row given against every other"
     return found
 
 
