@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
-import structlog
 from pydantic import BaseModel
 
+from deedbox import telemetry
 from deedbox.extend.action import RegistrationError
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
@@ -78,7 +78,7 @@ async def test_a_def_handler_has_all_of_the_context_and_the_loop_stays_free(data
             seen["step"] = threading.get_ident()
             return "from " + ctx.sync.step("inner", lambda: "inside")
 
-        seen["thread"], seen["bound"] = threading.get_ident(), structlog.contextvars.get_contextvars()
+        seen["thread"], seen["bound"] = threading.get_ident(), telemetry.ATTEMPT.get()
         assert free.wait(30)
         text = ctx.sync.step("work", work, given={"name": given.name})
         ctx.sync.progress(1, 2, "half")
@@ -103,7 +103,7 @@ async def test_a_def_handler_has_all_of_the_context_and_the_loop_stays_free(data
         await one.submit("free_it", {})
         await one.until(job.job_id, "awaiting_human")
         assert seen["thread"] == seen["step"] != threading.get_ident()
-        assert seen["bound"]["job_id"] == str(job.job_id)
+        assert seen["bound"][0] == job.job_id
         kept = await database.rows("SELECT name, value->>'value' FROM deedbox.step ORDER BY name")
         assert kept == [("inner", "inside"), ("work", "from inside")]
         kinds = [kind for _, kind in await one.events(job.job_id)]

@@ -62,7 +62,7 @@ def without_fence() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in ("complete_attempts", "lock_attempts"):
         found[name], count = re.subn(
-            r"AND q\.attempt_id = (\w+)\.attempt_id AND q\.fence = \1\.fence", "", statements("queue")[name]
+            r"AND (q\.|)attempt_id = (\w+)\.attempt_id AND \1fence = \2\.fence", "", statements("queue")[name]
         )
         if count != 1:
             raise RuntimeError(f"queue.{name} names its fence {count} times as it is looked for")
