@@ -1,12 +1,13 @@
 """Fixtures that all tests share, and what a run through a pooler in transaction mode changes for all of them."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import psycopg
 import pytest
 
+from deedbox.store.wire import Wire
 from tests.database import TestDatabase, fresh_database, through_a_pooler
 
 _connect = psycopg.AsyncConnection[Any].connect
@@ -18,11 +19,19 @@ async def _unprepared(conninfo: str = "", **options: Any) -> psycopg.AsyncConnec
     return await _connect(conninfo, **options)
 
 
+class Unnamed(Wire):
+    """A wire that never names a statement, for the same reason."""
+
+    def __init__(self, url: str, options: Mapping[str, Any], *, answer_s: float, prepare: bool = True) -> None:
+        super().__init__(url, options, answer_s=answer_s, prepare=prepare and not through_a_pooler())
+
+
 def pytest_configure() -> None:
     """Through a pooler, do in this process what DEEDBOX_PREPARE_STATEMENTS does in those that the tests start."""
     if through_a_pooler():
         os.environ["DEEDBOX_PREPARE_STATEMENTS"] = "false"
         pytest.MonkeyPatch().setattr(psycopg.AsyncConnection, "connect", _unprepared)
+        pytest.MonkeyPatch().setattr("deedbox.store.pool.Wire", Unnamed)
 
 
 @pytest.fixture

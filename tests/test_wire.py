@@ -137,7 +137,7 @@ async def test_who_gives_up_waiting_takes_nothing_from_the_others(database: Test
 async def test_a_server_that_does_not_answer_is_given_up(database: TestDatabase) -> None:
     async with wired(database) as (pool, _wire), pool.connection() as rival, rival.transaction():
         await rival.execute("SELECT pg_advisory_xact_lock(3)")
-        wire = Wire(database.url, {}, answer_s=0.3)
+        wire = Wire(database.url, {}, answer_s=0.3, prepare=False)
         task = await holding(pool, database, wire, 3)
         with pytest.raises(psycopg.OperationalError, match="does not answer"):
             await task
