@@ -10,7 +10,7 @@ import pytest
 from deedbox.store.loader import Numbered
 from deedbox.store.pool import Pool, make_pool
 from deedbox.store.wire import Wire
-from tests.database import TestDatabase
+from tests.database import TestDatabase, through_a_pooler
 from tests.road import until
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +120,22 @@ async def test_a_connection_that_is_cut_while_it_rests_costs_nobody_anything(dat
             lambda: database.value("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid), lambda count: count == 0
         )
         assert await echo(wire, 1) == 1
+
+
+async def test_a_plan_that_the_schema_has_overtaken_is_prepared_anew_on_another_connection(database: TestDatabase) -> None:
+    star = Numbered(b"star", b"SELECT * FROM public.thing", ())
+    async with wired(database) as (_pool, wire):
+        await database.rows("CREATE TABLE public.thing (a integer)")
+        await database.rows("GRANT SELECT ON public.thing TO PUBLIC")
+        await database.rows("INSERT INTO public.thing VALUES (1)")
+        assert await wire.run(star, {}) == [(1,)]
+        pid = (await wire.run(PID, {}))[0][0]
+        await database.rows("ALTER TABLE public.thing ADD COLUMN b integer")
+        if not through_a_pooler():
+            with pytest.raises(psycopg.errors.FeatureNotSupported):
+                await wire.run(star, {})
+            assert (await wire.run(PID, {}))[0][0] != pid
+        assert await wire.run(star, {}) == [(1, None)]
 
 
 async def test_who_gives_up_waiting_takes_nothing_from_the_others(database: TestDatabase) -> None:

@@ -51,6 +51,7 @@ class _Line:
     prepared: set[bytes] = field(default_factory=set[bytes])
     sent: "deque[_Sent]" = field(default_factory=deque["_Sent"])
     writing: bool = False
+    lost: bool = False
 
 
 class Wire:
@@ -195,6 +196,10 @@ class Wire:
 
     def _lose(self, line: _Line, error: psycopg.Error) -> None:
         """The connection is over: whoever waits for it hears so."""
+        if line.lost:
+            # Its descriptor may be another connection's by now.
+            return
+        line.lost = True
         if self._line is line:
             self._line = None
         loop = asyncio.get_running_loop()
