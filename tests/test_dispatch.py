@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from deedbox.connectors import ConnectorSettings, Http, HttpTargetConfig
 from deedbox.dispatch import reconcile
-from deedbox.dispatch.send import settle
+from deedbox.dispatch.settle import Settler
 from deedbox.egress import EgressPolicy
 from deedbox.extend.connector import Ambiguous, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
 from deedbox.model.backoff import Retry
 from deedbox.store import outbox
+from deedbox.store.outbox import Leased, Move
 from deedbox.store.transaction import transaction
 from tests.builders import Built, Outbox, Planned, outbox_on
 from tests.database import TestDatabase
@@ -42,6 +44,15 @@ async def receipts(box: Outbox, built: Built) -> list[tuple[object, ...]]:
     return await box.database.rows(
         "SELECT source, provider_id FROM deedbox.receipt WHERE job_id = %s ORDER BY receipt_id", built.job_id
     )
+
+
+async def settle(box: Outbox, leased: Leased, outcome: Outcome, receipt_id: UUID | None = None) -> Move | None:
+    """What a sender says at last, whether it still holds its effect or not."""
+    settler = Settler(box.pool, box.ids, outbox.RETRY, follows=lambda: None)
+    try:
+        return await settler.put(leased, outcome, receipt_id=receipt_id or box.ids.new(), alone=True)
+    finally:
+        await settler.drain()
 
 
 # Sending and settling ----------------------------------------------------------------------------------------------------
@@ -210,7 +221,7 @@ async def test_a_receipt_that_is_kept_again_after_a_doubtful_commit_is_one(box: 
     (leased,) = await box.lease()
     receipt_id = box.ids.new()
     for _ in range(2):
-        await settle(box.pool, box.ids, leased, Receipt("once"), receipt_id=receipt_id)
+        await settle(box, leased, Receipt("once"), receipt_id=receipt_id)
     assert await receipts(box, built) == [("sender", "once")]
 
 
@@ -224,9 +235,9 @@ async def test_a_sender_that_is_lost_leaves_unknown_and_its_late_receipt_complet
     await box.database.shift_clock(6)
     assert await box.rescue() == [built.job_id]
     assert await box.state(built.effect_id) == "unknown"
-    assert await settle(box.pool, box.ids, leased, NO) is None
+    assert await settle(box, leased, NO) is None
     assert await box.state(built.effect_id) == "unknown"
-    assert await settle(box.pool, box.ids, leased, Receipt("late-1")) == "late_receipt"
+    assert await settle(box, leased, Receipt("late-1")) == "late_receipt"
     assert await receipts(box, built) == [("late", "late-1")]
     assert await box.job_state(built.job_id) == "completed"
 
@@ -241,7 +252,7 @@ async def test_a_lost_sender_at_a_living_native_key_is_pending_and_a_late_receip
     await box.database.shift_clock(6)
     await box.rescue()
     assert await box.state(built.effect_id) == "pending"
-    assert await settle(box.pool, box.ids, leased, Receipt("late-1")) == "late_receipt"
+    assert await settle(box, leased, Receipt("late-1")) == "late_receipt"
     await box.database.shift_clock(600)
     assert await box.dispatcher().once() == 0
 
@@ -259,10 +270,10 @@ async def test_a_replaced_sender_does_not_decide_and_its_receipt_is_kept_beside_
     await box.database.shift_clock(400)
     (second,) = await box.lease()
     assert second.fence > first.fence
-    assert await settle(box.pool, box.ids, first, LOST) is None
+    assert await settle(box, first, LOST) is None
     assert await box.state(built.effect_id) == "sending"
-    assert await settle(box.pool, box.ids, first, Receipt("same")) == "late_receipt"
-    assert await settle(box.pool, box.ids, second, Receipt("same")) is None
+    assert await settle(box, first, Receipt("same")) == "late_receipt"
+    assert await settle(box, second, Receipt("same")) is None
     assert await receipts(box, built) == [("late", "same"), ("late", "same")]
     assert await box.events(built.job_id) == ["job.queued", *["effect.sending"] * 2, "effect.completed", "job.completed"]
 

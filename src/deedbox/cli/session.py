@@ -98,7 +98,7 @@ def in_database(settings: Settings, work: Callable[[Database], Awaitable[T]], *,
             if database.running is not None:
                 database.running.stop()
     except DeedboxError as error:
-        raise CommandError(_sentence(error), Exit.NOT_THERE if error.code in _NOT_THERE else Exit.REFUSED) from error
+        raise CommandError(error.sentence, Exit.NOT_THERE if error.code in _NOT_THERE else Exit.REFUSED) from error
     except (UnreachableError, embedded.EmbeddedError, StartError) as error:
         raise CommandError(str(error), Exit.NOT_THERE) from error
 
@@ -122,10 +122,6 @@ async def _opened(settings: Settings, app: App, database: Database, work: Work[T
         await wiring.migrate_database(database)
     async with wiring.opened(settings, app, database) as installation:
         return await work(installation)
-
-
-def _sentence(error: DeedboxError) -> str:
-    return " ".join([error.detail, *(f"{problem.pointer or '/'}: {problem.message}" for problem in error.problems)])
 
 
 def reader(settings: Settings) -> Principal:

@@ -81,25 +81,7 @@ async def perform(connector: Connector, order: EffectOrder) -> Outcome:
     return Ambiguous("connector_error", "The connector answered something that is no outcome.", "unknown", closed=False)
 
 
-async def settle(
-    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID | None = None, retry: Retry = outbox.RETRY
-) -> Move | None:
-    """Keep what came of a sending; returns the move that was made, None where a replaced sender had nothing to add.
-
-    The first transaction keeps receipt, state and event; the job's end is a second one, so that it can take nothing back.
-    Raises what the database raises, as `keep` does.
-    """
-    name = await keep(pool, ids, leased, outcome, receipt_id=receipt_id or ids.new(), retry=retry)
-    try:
-        await finish(pool, ids, leased.job_id)
-    except Exception as error:  # noqa: BLE001 -- what was kept stays kept; sweep ends the job
-        _log.warning("finish_failed", job_id=str(leased.job_id), error=type(error).__name__)
-    return name
-
-
-async def keep(
-    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry = outbox.RETRY
-) -> Move | None:
+async def keep(pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry) -> Move | None:
     """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where nothing was added.
 
     Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the

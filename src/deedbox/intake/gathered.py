@@ -47,13 +47,13 @@ class Gathered:
 
         For at most `MANY`; those with documents are left out.
         """
-        first = {job.identity: job for job in reversed(jobs) if not job.documents}
-        if not first:
+        plain = [job for job in jobs if not job.documents]
+        if not plain:
             return set()
         try:
-            return await self._at_once(self._bulk, sorted(first.values(), key=lambda job: job.identity))
+            return await self._at_once(self._bulk, plain)
         except (StoreError, *UNREACHABLE) as error:
-            telemetry.log("intake").info("goes_one_by_one", jobs=len(first), error=type(error).__name__)
+            telemetry.log("intake").info("goes_one_by_one", jobs=len(plain), error=type(error).__name__)
             return set()
 
     async def bound(self, job: accept.NewJob) -> accept.Bound | None:
@@ -70,18 +70,17 @@ class Gathered:
             await gatherer.drain()
 
     async def _flush(self, jobs: Sequence[accept.NewJob]) -> list[bool]:
-        first: dict[tuple[str, str, bytes], accept.NewJob] = {}
-        for job in jobs:
-            first.setdefault(job.identity, job)
-        new = await self._at_once(self._wire, sorted(first.values(), key=lambda job: job.identity))
+        new = await self._at_once(self._wire, jobs)
         return [job.job_id in new for job in jobs]
 
     async def _at_once(self, wire: Wire, jobs: Sequence[accept.NewJob]) -> set[UUID]:
-        """One statement, which is a transaction of its own."""
+        """One statement, which is a transaction of its own; of several with one key the first is stored."""
+        first = {job.identity: job for job in reversed(jobs)}
+        ordered = sorted(first.values(), key=lambda job: job.identity)
         tells, others = self._teller.rides()
         try:
-            ids = self._ids.many_texts(len(jobs))
-            new = await accept.accept_on(wire, jobs, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
+            ids = self._ids.many_texts(len(ordered))
+            new = await accept.accept(wire, ordered, ids, lock_timeout_ms=IMPATIENT_MS, tells=tells)
         except BaseException:
             self._teller.soon(queue=others)
             raise

@@ -68,6 +68,11 @@ class DeedboxError(Exception):
         self.retry_after = retry_after
 
     @property
+    def sentence(self) -> str:
+        """The detail and what is wrong with each field, in one line for a person."""
+        return " ".join([self.detail, *(f"{problem.pointer or '/'}: {problem.message}" for problem in self.problems)])
+
+    @property
     def status(self) -> int:
         """The HTTP status of the code."""
         return CODES[self.code].status

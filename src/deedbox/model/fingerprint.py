@@ -64,12 +64,20 @@ def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def jcs(value: Any) -> bytes:
-    """RFC 8785 bytes of a JSON value. Raises InvalidValueError where the value has no canonical form."""
+def _canonical(value: Any) -> tuple[bytes, str | None]:
+    """RFC 8785 bytes, and them as text where Python's own encoder wrote them."""
     try:
-        return _ENCODE(value).encode() if _plain(value) else rfc8785.dumps(value)
+        if _plain(value):
+            text = _ENCODE(value)
+            return text.encode(), text
+        return rfc8785.dumps(value), None
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError) as error:
         raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
+
+
+def jcs(value: Any) -> bytes:
+    """RFC 8785 bytes of a JSON value. Raises InvalidValueError where the value has no canonical form."""
+    return _canonical(value)[0]
 
 
 def key_hash(key: str) -> bytes:
@@ -77,20 +85,14 @@ def key_hash(key: str) -> bytes:
     return sha256(key.encode())
 
 
-def payload_hash(value: Any) -> bytes:
-    """The hash a key is bound to: over the parsed JSON before defaults and coercion, documents by name and sha256."""
-    return sha256(jcs(value))
-
-
 def hashed_text(value: Any) -> tuple[bytes, str]:
-    """`payload_hash` of a value and a JSON text of it, for who needs both. Raises InvalidValueError like `jcs`."""
-    try:
-        if _plain(value):
-            text = _ENCODE(value)
-            return sha256(text.encode()), text
-    except (RecursionError, UnicodeEncodeError) as error:
-        raise InvalidValueError("", "not_canonical", f"the value has no canonical JSON form: {error}") from error
-    return payload_hash(value), _ENCODE(value)
+    """The hash a key is bound to, and a JSON text of the value.
+
+    The hash is over the parsed JSON before defaults and coercion, documents by name and sha256. Raises InvalidValueError
+    like `jcs`.
+    """
+    canonical, text = _canonical(value)
+    return sha256(canonical), _ENCODE(value) if text is None else text
 
 
 def effect_body(connector: str, target: str, slot: str, payload: Any, attachments: Sequence[dict[str, str]] = ()) -> bytes:

@@ -78,6 +78,4 @@ def _key(value: Any, key_from: str | None) -> str | None:
 
 
 def _refusal(number: int, error: DeedboxError) -> Refusal:
-    return Refusal(
-        number, error.code, " ".join([error.detail, *(f"{one.pointer or '/'}: {one.message}" for one in error.problems)])
-    )
+    return Refusal(number, error.code, error.sentence)

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
-from deedbox.store.loader import numbered, statement
+from deedbox.store.loader import statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
 from deedbox.store.rows import digits, encode, rows
+from deedbox.store.run import run
 from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
@@ -94,27 +95,26 @@ class Call:
 
 
 async def accept(
-    connection: Connection, jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], *, lock_timeout_ms: int = LOCK_TIMEOUT_MS
+    on: Connection | Wire,
+    jobs: Sequence[NewJob],
+    event_ids: Sequence[UUID | str],
+    *,
+    lock_timeout_ms: int = LOCK_TIMEOUT_MS,
+    tells: bool = False,
 ) -> set[UUID]:
     """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
 
+    The commit tells the workers where `tells` says so. On a wire, where it is committed at once, no job has documents.
     Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
     """
-    cursor = await connection.execute(statement("accept", "accept"), _values(jobs, event_ids, lock_timeout_ms))
-    new = {row[0] for row in await cursor.fetchall()}
-    for job in jobs:
-        if job.job_id in new:
-            for document in job.documents:
-                await keep_document(connection, job, document)
+    values = _values(jobs, event_ids, lock_timeout_ms)
+    new = {row[0] for row in await run(on, "accept", "accept", values, _AND_TELL if tells else "")}
+    if not isinstance(on, Wire):
+        for job in jobs:
+            if job.job_id in new:
+                for document in job.documents:
+                    await keep_document(on, job, document)
     return new
-
-
-async def accept_on(
-    wire: Wire, jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], *, lock_timeout_ms: int, tells: bool
-) -> set[UUID]:
-    """The same for jobs without documents, committed when it returns; the commit tells the workers where `tells` says so."""
-    text = numbered("accept", "accept", _AND_TELL if tells else "")
-    return {row[0] for row in await wire.run(text, _values(jobs, event_ids, lock_timeout_ms))}
 
 
 def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int) -> dict[str, str]:

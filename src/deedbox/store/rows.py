@@ -38,7 +38,7 @@ def digits(value: UUID | str) -> str:
 
 def uuids(values: Iterable[UUID | str]) -> str:
     """For `uuid[]`."""
-    return "{" + ",".join([value if isinstance(value, str) else value.hex for value in values]) + "}"
+    return "{" + ",".join(map(digits, values)) + "}"
 
 
 def numbers(values: Iterable[int]) -> str:
