@@ -17,7 +17,7 @@ from deedbox.access.keys import add_key
 from deedbox.embedded import Running
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import migrate
-from deedbox.store.pool import make_pool
+from deedbox.store.pool import Pool
 
 TEMPLATE = "bench_template"
 EMPTY = "template0"
@@ -111,7 +111,7 @@ class Server:
         await migrate(running.info.owner_url)
         async with await psycopg.AsyncConnection.connect(running.info.owner_url, autocommit=True) as owner:
             await owner.execute(_RAW_TABLES)
-        pool = make_pool(running.info.app_url, "bench", size=3)
+        pool = Pool(running.info.app_url, "bench", size=3)
         await pool.open(wait=True)
         try:
             key = await add_key(pool, await IdSource.read(pool), "default", "bench", ["operator"], "bench")

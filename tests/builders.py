@@ -18,7 +18,7 @@ from deedbox.operate.verbs import Verbs
 from deedbox.store import outbox, switch
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased
-from deedbox.store.pool import Connection, Pool, make_pool
+from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import transaction
 from tests.database import TestDatabase
 
@@ -366,7 +366,7 @@ def _body(item: Planned) -> bytes:
 @asynccontextmanager
 async def outbox_on(database: TestDatabase, *, switch_on: bool = True) -> AsyncGenerator[Outbox]:
     """An outbox in this database, its switch on unless the test wants otherwise."""
-    pool = make_pool(database.url, "test", size=12)
+    pool = Pool(database.url, "test", size=12)
     await pool.open()
     try:
         ids = await IdSource.read(pool)

@@ -14,7 +14,7 @@ from deedbox.intake.submit import Intake
 from deedbox.model.identity import Principal
 from deedbox.model.lease import Lease
 from deedbox.store.ids import IdSource
-from deedbox.store.pool import Pool, make_pool
+from deedbox.store.pool import Pool
 from deedbox.worker.loop import Worker, WorkerSettings
 from tests.database import TestDatabase
 
@@ -116,7 +116,7 @@ async def until(look: Callable[[], Any], good: Callable[[Any], bool], *, within:
 @asynccontextmanager
 async def road(database: TestDatabase, app: App) -> AsyncGenerator[Road]:
     """Open the stations on a database; loops that the test started are stopped at the end."""
-    pool = make_pool(database.url, "test", size=10)
+    pool = Pool(database.url, "test", size=10)
     await pool.open(wait=True)
     try:
         ids = await IdSource.read(pool)

@@ -27,7 +27,6 @@ from deedbox.access import (
     revoke_key,
 )
 from deedbox.model.errors import DeedboxError
-from deedbox.store.pool import make_pool
 from tests.database import TestDatabase
 from tests.guarantees import proves
 
@@ -51,7 +50,7 @@ class Setting:
 
 @pytest.fixture
 async def setting(database: TestDatabase) -> AsyncIterator[Setting]:
-    pool = make_pool(database.url, "test access", size=4)
+    pool = Pool(database.url, "test access", size=4)
     await pool.open()
     try:
         yield Setting(database, pool, await IdSource.read(pool), LoginGuard())

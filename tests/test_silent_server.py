@@ -10,7 +10,7 @@ import pytest
 from deedbox.model.errors import DeedboxError
 from deedbox.operate.views import Views
 from deedbox.store.pg_errors import AWAY
-from deedbox.store.pool import Pool, make_pool
+from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, rolled_back, transaction
 from tests.builders import principal
 from tests.database import TestDatabase
@@ -30,7 +30,7 @@ async def through(database: TestDatabase) -> AsyncGenerator[tuple[Proxy, Pool]]:
     """A pool of one connection through the proxy, whose statements may take a tenth of a second."""
     proxy = Proxy(database.url)
     async with proxy as url:
-        pool = make_pool(url, "silent", size=1, statement_timeout_ms=100, grace_s=0.4)
+        pool = Pool(url, "silent", size=1, statement_timeout_ms=100, grace_s=0.4)
         await pool.open(wait=True)
         try:
             yield proxy, pool

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from deedbox.operate.follow import Follow
-from deedbox.store.pool import make_pool
+from deedbox.store.pool import Pool
 from deedbox.store.tell import tell
 from deedbox.store.wakeup import Wakeup
 from tests.database import TestDatabase
@@ -123,7 +123,7 @@ async def test_pages_of_json_follow_as_well(database: TestDatabase) -> None:
 async def test_a_listener_hears_after_its_connection_was_cut_and_wakes_everybody_once_it_is_back(
     database: TestDatabase,
 ) -> None:
-    pool = make_pool(database.url, "test", size=2)
+    pool = Pool(database.url, "test", size=2)
     await pool.open()
     wakeup = Wakeup(database.direct_url, ping_s=0.1)
     running = asyncio.create_task(wakeup.run())

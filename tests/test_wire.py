@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from deedbox.store.loader import Numbered
-from deedbox.store.pool import Pool, make_pool
+from deedbox.store.pool import Pool
 from deedbox.store.wire import Wire
 from tests.database import TestDatabase, through_a_pooler
 from tests.road import until
@@ -24,7 +24,7 @@ LOCK = Numbered(b"lock", b"SELECT pg_advisory_xact_lock($1::bigint)", ("key",))
 
 @contextlib.asynccontextmanager
 async def wired(database: TestDatabase, *, prepare: bool = True) -> AsyncGenerator[tuple[Pool, Wire]]:
-    pool = make_pool(database.url, "test wire", size=2, prepare=prepare)
+    pool = Pool(database.url, "test wire", size=2, prepare=prepare)
     await pool.open()
     try:
         yield pool, pool.wire("one")

@@ -37,7 +37,7 @@ from deedbox.store.address import describe_url, first_line
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import SchemaError, applied, migrate, newest, require_current
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
-from deedbox.store.pool import Connection, Pool, connect, make_pool
+from deedbox.store.pool import Connection, Pool, connect
 from deedbox.store.process import forget_process, keep_process
 from deedbox.store.prune import Retention
 from deedbox.store.transaction import autocommit
@@ -159,7 +159,7 @@ async def opened(
         # One connection first: it says at once why there is none, where a pool would try again for a while.
         async with _connected(database, database.url) as connection:
             await require_current(connection)
-        pool = make_pool(database.url, name, size=settings.pool_size, prepare=settings.prepare_statements)
+        pool = Pool(database.url, name, size=settings.pool_size, prepare=settings.prepare_statements)
         await pool.open(wait=True, timeout=30)
         stack.push_async_callback(pool.close)
         ids = await IdSource.read(pool)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deedbox.operate import audit
-from deedbox.store.pool import make_pool
+from deedbox.store.pool import Pool
 from tests.chaos.attempts import Attempts, attempts
 from tests.chaos.load import Storm
 from tests.chaos.people import Off
@@ -100,7 +100,7 @@ async def check(
     faults += verdict.attempts.faults
     _effects(effects, providers, verdict)
     await _switch(connection, verdict, providers, offs, frozen, send_lease_s)
-    pool = make_pool(app_url, "check", size=3)
+    pool = Pool(app_url, "check", size=3)
     await pool.open(wait=True)
     try:
         chain = await audit.check(pool)

@@ -18,7 +18,7 @@ from deedbox.access import add_key, add_user
 from deedbox.store import switch
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import migrate
-from deedbox.store.pool import make_pool
+from deedbox.store.pool import Pool
 from deedbox.store.transaction import transaction
 from tests.failover.programs import Machine, free_ports
 
@@ -125,7 +125,7 @@ class House:
 async def _prepare(ground: Ground) -> tuple[str, str]:
     """Schema, a service's key, the people's password, and the switch on."""
     await migrate(ground.owner_url)
-    pool = make_pool(ground.app_url, "prepare", size=3)
+    pool = Pool(ground.app_url, "prepare", size=3)
     await pool.open(wait=True)
     try:
         ids = await IdSource.read(pool)

@@ -28,7 +28,7 @@ from deedbox.operate.verbs import Verbs
 from deedbox.store import outbox, queue
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased
-from deedbox.store.pool import Pool, make_pool
+from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.sweep.service import Sweep
 from deedbox.worker.execute import Journal, Outcome, Port, execute
@@ -179,7 +179,7 @@ class World:
         self.owner = await psycopg.AsyncConnection.connect(self.database.owner_url, autocommit=True)
         self._stack.push_async_callback(self.owner.close)
         self.eyes: AsyncConnection[Any] = self.owner
-        self.pool: Pool = make_pool(self.database.url, "machine", size=8)
+        self.pool: Pool = Pool(self.database.url, "machine", size=8)
         self._stack.push_async_callback(self.pool.close)
         await self.pool.open(wait=True)
         self.ids = await IdSource.read(self.pool)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from deedbox.access import IdSource, Pool, add_key, add_user
-from deedbox.store.pool import make_pool
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PASSWORD = "ein langes Paßwort"
@@ -186,7 +185,7 @@ def refused(ended: Ended, code: int, words: str) -> None:
 @asynccontextmanager
 async def opened_pool(url: str) -> AsyncGenerator[Pool]:
     """A pool for what a test prepares without the command line."""
-    pool = make_pool(url, "test cli", size=3)
+    pool = Pool(url, "test cli", size=3)
     await pool.open()
     try:
         yield pool

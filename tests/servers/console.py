@@ -31,7 +31,7 @@ from deedbox.operate.cards import (
     VoteLine,
 )
 from deedbox.store.ids import IdSource
-from deedbox.store.pool import Pool, make_pool
+from deedbox.store.pool import Pool
 from deedbox.web import WebDeps, routes
 from tests.database import TestDatabase
 
@@ -220,7 +220,7 @@ class Console:
 async def console(database: TestDatabase) -> AsyncGenerator[Console]:
     """Serve the console on a port of its own."""
     desk = Desk()
-    pool = make_pool(database.url, "test console", size=4)
+    pool = Pool(database.url, "test console", size=4)
     await pool.open()
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -50,7 +50,10 @@ class Pool(AsyncConnectionPool[Connection]):
         statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
         grace_s: float = GRACE_S,
     ) -> None:
-        """See `make_pool`."""
+        """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements.
+
+        A server that does not answer `grace_s` seconds after its own time-out counts as gone.
+        """
         self._url = conninfo.make_conninfo(url)
         self._options = options(name, statement_timeout_ms=statement_timeout_ms)
         self._answer_s = statement_timeout_ms / 1000 + grace_s
@@ -84,22 +87,6 @@ class Pool(AsyncConnectionPool[Connection]):
         for wire in self._wires.values():
             await wire.close()
         await super().close(timeout)
-
-
-def make_pool(
-    url: str,
-    name: str,
-    *,
-    size: int,
-    prepare: bool = True,
-    statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
-    grace_s: float = GRACE_S,
-) -> Pool:
-    """A pool that is not open yet; `prepare` off suits a pooler in transaction mode that cannot keep named statements.
-
-    A server that does not answer `grace_s` seconds after its own time-out counts as gone.
-    """
-    return Pool(url, name, size=size, prepare=prepare, statement_timeout_ms=statement_timeout_ms, grace_s=grace_s)
 
 
 async def connect(url: str, name: str, *, prepare: bool = True) -> Connection:
