@@ -1,7 +1,6 @@
 """Servers as an operator starts and stops them: real processes from nothing, real signals, and the databases they make."""
 
 import asyncio
-import re
 import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -18,7 +17,7 @@ from deedbox import embedded
 from tests.database import TestDatabase, server
 from tests.guarantees import proves
 from tests.road import until
-from tests.servers.commands import DEADLINE_S, PASSWORD, Cli, key_of, people, refused
+from tests.servers.commands import DEADLINE_S, PASSWORD, Cli, address_in, introduced, key_of, people, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -79,19 +78,8 @@ async def running(cli: Cli, *arguments: str) -> AsyncGenerator[tuple[asyncio.sub
         cwd=cli.cwd,
         env=cli.environment,
     )
-    assert process.stdout is not None
-    said = ""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while "\nto stop" not in said:
-                line = (await process.stdout.readline()).decode()
-                assert line, f"it ended: {said}"
-                said += line
+    async with introduced(process) as said:
         yield process, said
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 async def stopped(process: asyncio.subprocess.Process, numbers: Sequence[int] = (signal.SIGTERM,)) -> tuple[int, str]:
@@ -104,12 +92,6 @@ async def stopped(process: asyncio.subprocess.Process, numbers: Sequence[int] = 
             said += (await process.stdout.readline()).decode()
         said += (await process.stdout.read()).decode()
         return await process.wait(), said
-
-
-def address_in(said: str) -> str:
-    found = re.search(r"http://127\.0\.0\.1:\d+", said)
-    assert found, said
-    return found[0]
 
 
 async def test_serve_takes_a_job_to_its_end_and_stops_on_sigterm(cli: Cli, database: TestDatabase) -> None:

@@ -28,6 +28,7 @@ from psycopg import conninfo, sql
 from deedbox.store.migrate import migrate, newest
 from tests.database import server, through_a_pooler
 from tests.guarantees import proves
+from tests.servers.commands import address_in, introduced
 from tests.servers.http_provider import HttpProvider
 
 pytestmark = pytest.mark.anyio
@@ -150,21 +151,8 @@ async def older_build(directory: Path, provider: HttpProvider) -> AsyncGenerator
 async def serving(build: Build) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """Its server with everything in it, and where it listens."""
     process = await build.start("serve", "app.py")
-    assert process.stdout is not None
-    said = ""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while "\nto stop" not in said:
-                line = (await process.stdout.readline()).decode()
-                assert line, f"it ended: {said}"
-                said += line
-        found = re.search(r"http://127\.0\.0\.1:\d+", said)
-        assert found, said
-        yield process, found[0]
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    async with introduced(process, DEADLINE_S) as said:
+        yield process, address_in(said)
 
 
 async def one_round(client: httpx2.AsyncClient, person: dict[str, str], number: int) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import atexit
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -215,3 +216,28 @@ if __name__ == "__main__":
     for module in ("http", "smtp"):
         import_module(f"deedbox.connectors.{module}")
     _fork_for_each_line(command_line.main)
+
+
+@asynccontextmanager
+async def introduced(process: asyncio.subprocess.Process, within: float = DEADLINE_S) -> AsyncGenerator[str]:
+    """What a server said up to the end of its introduction, within so many seconds; it is gone when the block ends."""
+    assert process.stdout is not None
+    said = ""
+    try:
+        async with asyncio.timeout(within):
+            while "\nto stop" not in said:
+                line = (await process.stdout.readline()).decode()
+                assert line, f"it ended: {said}"
+                said += line
+        yield said
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def address_in(said: str) -> str:
+    """Where a server says that it listens."""
+    found = re.search(r"http://127\.0\.0\.1:\d+", said)
+    assert found, said
+    return found[0]
