@@ -1,14 +1,17 @@
 """Fixtures that all tests share, and what a run through a pooler in transaction mode changes for all of them."""
 
 import os
+import secrets
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import psycopg
 import pytest
 
+from deedbox import embedded
 from deedbox.store.wire import Wire
-from tests.database import TestDatabase, fresh_database, through_a_pooler
+from tests.database import RUN, TestDatabase, fresh_database, state_of_run, through_a_pooler
 
 _connect = psycopg.AsyncConnection[Any].connect
 
@@ -26,12 +29,25 @@ class Unnamed(Wire):
         super().__init__(url, options, answer_s=answer_s, prepare=prepare and not through_a_pooler())
 
 
+WORKER = "PYTEST_XDIST_WORKER"
+"""What xdist sets in the processes that run the tests, and only there."""
+
+
 def pytest_configure() -> None:
-    """Through a pooler, do in this process what DEEDBOX_PREPARE_STATEMENTS does in those that the tests start."""
+    """Name the run. Through a pooler, do in this process what DEEDBOX_PREPARE_STATEMENTS does in those that the tests start."""
+    if WORKER not in os.environ:
+        os.environ[RUN] = secrets.token_hex(5)
     if through_a_pooler():
         os.environ["DEEDBOX_PREPARE_STATEMENTS"] = "false"
         pytest.MonkeyPatch().setattr(psycopg.AsyncConnection, "connect", _unprepared)
         pytest.MonkeyPatch().setattr("deedbox.store.pool.Wire", Unnamed)
+
+
+def pytest_unconfigure() -> None:
+    """Leave nothing behind: a run's databases are hundreds of megabytes."""
+    if WORKER not in os.environ and (state := state_of_run()).exists():
+        embedded.remove(state)
+        shutil.rmtree(state)
 
 
 @pytest.fixture

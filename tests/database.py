@@ -23,6 +23,8 @@ from deedbox import embedded
 from deedbox.store.migrate import migrate, migrations
 
 POOLER = "DEEDBOX_TEST_POOLER_URL"
+RUN = "DEEDBOX_TEST_RUN"
+"""A name that all workers of one run share; the process that starts the run sets it."""
 
 
 def through_a_pooler() -> bool:
@@ -50,10 +52,13 @@ def server() -> TestServer:
     named = os.environ.get("DEEDBOX_TEST_URL")
     if named:
         return TestServer(named, os.environ.get("DEEDBOX_TEST_APP_URL") or named, os.environ.get(POOLER) or None)
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
-    state = Path(tempfile.gettempdir()) / f"deedbox-tests-{os.getuid()}-{hashlib.sha256(run.encode()).hexdigest()[:10]}"
-    running = embedded.start(state)
+    running = embedded.start(state_of_run())
     return TestServer(running.info.owner_url, running.info.app_url)
+
+
+def state_of_run() -> Path:
+    """The directory of this run's embedded server, which the run removes at its end."""
+    return Path(tempfile.gettempdir()) / f"deedbox-tests-{os.getuid()}-{os.environ[RUN]}"
 
 
 @cache

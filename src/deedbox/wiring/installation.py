@@ -1,0 +1,164 @@
+"""What one process has open: the pool, the stations of the road, and what the faces call."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from deedbox import __version__
+from deedbox.access.resolve import KeyCache
+from deedbox.connectors.read import TargetReader
+from deedbox.connectors.settings import Bindable
+from deedbox.egress import EgressPolicy, async_http_client
+from deedbox.extend.registry import App
+from deedbox.extend.submitter import TakesSubmitter
+from deedbox.intake.child import ChildIntake
+from deedbox.intake.submit import Intake
+from deedbox.operate.approvals import Approvals
+from deedbox.operate.lanes import Lanes
+from deedbox.operate.readiness import Pulse
+from deedbox.operate.rounds import Rounds
+from deedbox.operate.verbs import Verbs
+from deedbox.operate.views import Views
+from deedbox.settings import Settings
+from deedbox.store.ids import IdSource
+from deedbox.store.migrate import newest, require_current
+from deedbox.store.pool import Pool
+from deedbox.store.process import forget_process, keep_process
+from deedbox.store.transaction import autocommit
+from deedbox.store.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from deedbox.worker.execute import Models
+
+from deedbox.wiring.places import Database
+from deedbox.wiring.schema import connected
+
+Role = Literal["api", "worker", "dispatch", "sweep"]
+ALL_ROLES: tuple[Role, ...] = ("api", "worker", "dispatch", "sweep")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Everything one process has open."""
+
+    settings: Settings
+    app: App
+    database: Database
+    pool: Pool
+    ids: IdSource
+    intake: Intake
+    views: Views
+    approvals: Approvals
+    verbs: Verbs
+    rounds: Rounds
+    lanes: Lanes
+    pulse: Pulse
+    wakeup: Wakeup
+    keys: KeyCache
+    name: str
+    reader: TargetReader
+    models: "Models | None"
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, app: App, database: Database, *, roles: Sequence[Role] = ()
+) -> AsyncGenerator[Installation]:
+    """Open what a process needs, in order, and close it in the opposite one.
+
+    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer.
+    """
+    # Unique per start, so that two processes never share a name (dbos-transact-py#804).
+    name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
+    async with AsyncExitStack() as stack:
+        # One connection first: it says at once why there is none, where a pool would try again for a while.
+        async with connected(database, database.url) as connection:
+            await require_current(connection)
+        pool = Pool(database.url, name, size=settings.pool_size, prepare=settings.prepare_statements)
+        await pool.open(wait=True, timeout=30)
+        stack.push_async_callback(pool.close)
+        ids = await IdSource.read(pool)
+        policy = EgressPolicy(settings.egress_allow)
+        for connector in app.connectors.values():
+            if isinstance(connector, Bindable):
+                connector.bind(settings.connectors, policy)
+                stack.push_async_callback(connector.aclose)
+        reader = TargetReader(settings.connectors, policy)
+        stack.push_async_callback(reader.aclose)
+        models = await _models(settings, policy, stack)
+        wakeup = Wakeup(database.direct_url)
+        stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
+        if roles:
+            await _register(pool, settings, name, roles)
+            stack.push_async_callback(_unregister, pool, name)
+        intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
+        stack.push_async_callback(intake.drain)
+        submitter = ChildIntake(pool, app.actions, intake)
+        for connector in app.connectors.values():
+            if isinstance(connector, TakesSubmitter):
+                connector.take_submitter(submitter)
+        yield Installation(
+            settings=settings,
+            app=app,
+            database=database,
+            pool=pool,
+            ids=ids,
+            intake=intake,
+            views=Views(pool, app.actions),
+            approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
+            rounds=Rounds(pool, ids, app.actions, intake),
+            lanes=Lanes(pool),
+            pulse=Pulse(),
+            verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
+            wakeup=wakeup,
+            keys=KeyCache(),
+            name=name,
+            reader=reader,
+            models=models,
+        )
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> "Models | None":
+    if settings.model_base_url is None or settings.model_name is None:
+        return None
+    # Imported late: it brings the whole of the model library, which takes seconds and is needed only here.
+    from deedbox.worker.model_call import ModelClient, ModelEndpoint  # noqa: PLC0415
+
+    endpoint = ModelEndpoint(
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        model=settings.model_name,
+        timeout_s=settings.model_timeout_s,
+        repairs=settings.model_repairs,
+    )
+    client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
+    stack.push_async_callback(client.aclose)
+    return client
+
+
+async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:
+    async with autocommit(pool) as connection:
+        await keep_process(
+            connection,
+            process_id=name,
+            roles=list(roles),
+            version=__version__,
+            schema_version=newest(),
+            settings_sha256=settings.fingerprint(),
+            environment_switch=settings.actions_enabled,
+        )
+
+
+async def _unregister(pool: Pool, name: str) -> None:
+    async with autocommit(pool) as connection:
+        await forget_process(connection, name)
