@@ -84,3 +84,29 @@ async def test_who_is_tried_alone_holds_up_nobody_who_comes_later() -> None:
         assert await gatherer.put("later") == "later"
         released.set()
         assert await first[0] == "stuck"
+
+
+async def test_those_who_came_together_come_again_in_two_halves_so_that_flushes_overlap() -> None:
+    batches: list[list[int]] = []
+    both = asyncio.Event()
+
+    async def flush(items: Sequence[int]) -> list[int]:
+        batches.append(list(items))
+        if len(batches) == 3:
+            both.set()
+        if len(batches) > 1:
+            await both.wait()
+        return list(items)
+
+    async def one(item: int) -> int:
+        return item
+
+    gatherer = Gatherer(flush, one, most=500, side_by_side=2)
+
+    async def twice(number: int) -> None:
+        await gatherer.put(number)
+        await gatherer.put(number)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(twice(number) for number in range(8)))
+    assert batches == [list(range(8)), [0, 1, 2, 3], [4, 5, 6, 7]]

@@ -18,6 +18,8 @@ IMPATIENT_MS = 200
 MOST = 64
 MANY = 500
 """Of those that one caller brings at once; on a wire of their own, so that the others do not wait for it."""
+BREATH = 25
+"""So many of one caller are prepared before everything else in the process has its turn."""
 CHUNKS = 2
 """So many times `MANY` of one caller are in memory as statements at once."""
 

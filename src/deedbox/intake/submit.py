@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
 from deedbox.intake.documents import input_problems
-from deedbox.intake.gathered import CHUNKS, MANY, Gathered
+from deedbox.intake.gathered import BREATH, CHUNKS, MANY, Gathered
 from deedbox.intake.keys import choose_key
 from deedbox.intake.request import Accepted, Request, Upload
 from deedbox.model.backoff import seconds
@@ -81,7 +81,12 @@ class Intake:
             for start in range(0, len(requests), MANY):
                 chunk = requests[start : start + MANY]
                 # Prepared in order, so that of two with one key the first makes the job; while some are stored, the next are.
-                jobs = [await self._prepared(request) for request in chunk]
+                jobs: list[store.NewJob | None] = []
+                for number, request in enumerate(chunk):
+                    if number % BREATH == 0:
+                        # For what is on its way to the server, and for all others.
+                        await asyncio.sleep(0)
+                    jobs.append(await self._prepared(request))
                 under_way.append(asyncio.create_task(self._chunk(chunk, jobs)))
                 await asyncio.sleep(0)
                 if len(under_way) > CHUNKS:

@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+BREAKS_STEP = 4
+"""A batch of so many is answered in two halves where nothing else is under way."""
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -90,9 +93,13 @@ class Gatherer(Generic[Item, Answer]):
             self._start()
             await asyncio.gather(*(self._alone(item, future) for item, future in batch))
             return
-        for (_, future), answer in zip(batch, answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
+        answered = 0
+        if self._side_by_side > 1 and not self._under_way and not self._waiting and len(batch) >= BREAKS_STEP:
+            # All of them would come again at once, and this process and the database would work in turns for ever.
+            answered = len(batch) // 2
+            _answer(batch[:answered], answers[:answered])
+            await asyncio.sleep(0)
+        _answer(batch[answered:], answers[answered:])
 
     async def _alone(self, item: Item, future: "asyncio.Future[Answer]") -> None:
         try:
@@ -102,6 +109,12 @@ class Gatherer(Generic[Item, Answer]):
         else:
             if not future.done():
                 future.set_result(answer)
+
+
+def _answer(batch: "Sequence[tuple[Item, asyncio.Future[Answer]]]", answers: Sequence[Answer]) -> None:
+    for (_, future), answer in zip(batch, answers, strict=True):
+        if not future.done():
+            future.set_result(answer)
 
 
 def _fail(future: "asyncio.Future[Answer]", error: Exception) -> None:
