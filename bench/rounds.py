@@ -5,7 +5,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from bench.cells import accept, approve, bulk, drain, effects, http_accept, idle, memory, raw_accept, raw_drain, start, stock
+from bench.cells import (
+    accept,
+    approve,
+    bulk,
+    drain,
+    effects,
+    http_accept,
+    idle,
+    memory,
+    raw_accept,
+    raw_drain,
+    sent,
+    start,
+    stock,
+)
 from bench.database import Server
 from bench.peers import cells as peer_cells
 from bench.peers.catalogue import Peer
@@ -14,7 +28,7 @@ from bench.samples import Sample
 One: TypeAlias = Callable[[Server], Awaitable[Sample | list[Sample]]]
 Cell: TypeAlias = list[One]
 
-GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "memory")
+GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "sent", "memory")
 ONCE = frozenset({"memory"})
 """Groups that are measured in the first round alone: they take minutes, and hardly move."""
 
@@ -53,6 +67,7 @@ def cells(extent: Extent, only: Sequence[str], peers: Sequence[Peer]) -> list[tu
         "idle": [[lambda server: idle.measure(server, extent.idle)]],
         "effects": [[lambda server: effects.measure(server, extent.effects)]],
         "approve": [[lambda server: approve.measure(server, extent.paced)]],
+        "sent": [_sent(extent)],
         "memory": [[lambda server: memory.measure(server, extent.kept, extent.early)]],
     }
     chosen = [(group, cell) for group in GROUPS if group in only for cell in made[group]]
@@ -102,6 +117,18 @@ def _snapshot(extent: Extent) -> Cell:
         lambda server: drain.measure(server, extent.jobs, 1, cell="drain_free"),
         lambda server: drain.measure(server, extent.jobs, 1, cell="drain_held", held=True),
     ]
+
+
+def _sent(extent: Extent) -> Cell:
+    async def sending(server: Server) -> Sample:
+        template = await sent.template(server, extent.stock)
+        return await effects.dispatch(server, extent.effects, cell="effects_sent", template=template)
+
+    async def deciding(server: Server) -> Sample:
+        template = await sent.template(server, extent.stock)
+        return await approve.measure(server, extent.paced, cell="approve_sent", template=template)
+
+    return [sending, deciding]
 
 
 def _with(measure: Callable[..., Awaitable[Sample | list[Sample]]], *given: Any) -> One:

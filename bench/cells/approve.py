@@ -10,7 +10,7 @@ import psycopg
 from bench import processor
 from bench.cells import effects, provider
 from bench.child import Bench, Child, run
-from bench.database import Server
+from bench.database import TEMPLATE, Server
 from bench.samples import Sample, percentiles
 from deedbox.model.identity import Principal
 from deedbox.telemetry import configure_logging
@@ -21,9 +21,12 @@ MODULE = "bench.cells.approve"
 PER_SECOND = 20
 
 
-async def measure(server: Server, decisions: int) -> Sample:
-    """Approve so many effects one after another. All moments are read from CLOCK_MONOTONIC, which the processes share."""
-    async with server.fresh() as database, Child(provider.MODULE, {}, database.url) as providing:
+async def measure(server: Server, decisions: int, *, cell: str = "approve", template: str = TEMPLATE) -> Sample:
+    """Approve so many effects one after another. All moments are read from CLOCK_MONOTONIC, which the processes share.
+
+    `template` may hold effects that were sent long ago.
+    """
+    async with server.fresh(template) as database, Child(provider.MODULE, {}, database.url) as providing:
         port = int((await providing.hear())["port"])
         person = await effects.plan(server, database, port, decisions, approve=False)
         sending_options = {"part": "send", "port": port}
@@ -47,8 +50,8 @@ async def measure(server: Server, decisions: int) -> Sample:
         seen = await providing.hear()
         providing.tell("times")
         came: dict[str, float] = (await providing.hear())["came"]
-        query = "SELECT jsonb_object_agg(effect_id, approval_id) FROM deedbox.effect"
-        approvals: dict[str, str] = (await database.row(query))[0]
+        query = "SELECT jsonb_object_agg(effect_id, approval_id) FROM deedbox.effect WHERE effect_id = ANY (%(sent)s::uuid[])"
+        approvals: dict[str, str] = (await database.row(query, sent=list(came)))[0]
     pairs = [(calls[approvals[effect_id]], at) for effect_id, at in came.items()]
     shares = (50, 95)
     values = {
@@ -57,7 +60,7 @@ async def measure(server: Server, decisions: int) -> Sample:
         **percentiles([answered - called for (called, answered), _ in pairs], prefix="decide_", shares=shares),
         "cpu_us": used.micros([sending.pid, deciding.pid], decisions),
     }
-    return Sample("approve", values, decisions, seen["requests"] - seen["keys"], decisions - seen["keys"], used.others)
+    return Sample(cell, values, decisions, seen["requests"] - seen["keys"], decisions - seen["keys"], used.others)
 
 
 async def main(options: dict[str, Any], url: str, bench: Bench) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from bench import processor
 from bench.cells import provider
 from bench.child import Bench, Child, run
-from bench.database import Database, Server
+from bench.database import TEMPLATE, Database, Server
 from bench.note import Note
 from bench.samples import Sample
 from deedbox import App, Context, Http, HttpCall, hold
@@ -41,19 +41,37 @@ class Posted(BaseModel):
 
 async def measure(server: Server, effects: int) -> list[Sample]:
     """Send so many effects from a full outbox, and as many requests from the bare loop, to one provider."""
-    async with server.fresh() as database, Child(provider.MODULE, {}, database.url) as providing:
+    return [await dispatch(server, effects), await bare(server, effects)]
+
+
+async def dispatch(server: Server, effects: int, *, cell: str = "effects", template: str = TEMPLATE) -> Sample:
+    """Send so many effects from a full outbox; `template` may hold others that were sent long ago."""
+    async with server.fresh(template) as database, Child(provider.MODULE, {}, database.url) as providing:
         port = int((await providing.hear())["port"])
+        before = await _ended(database)
         await plan(server, database, port, effects)
         sent = await _measured(server, database, providing, {"part": "send", "port": port}, effects)
-        row = await database.row(
-            """
-            SELECT (SELECT count(*) FROM deedbox.result WHERE state = 'completed'),
-                   (SELECT count(*) FROM deedbox.receipt) - (SELECT count(DISTINCT effect_id) FROM deedbox.receipt)
-            """
-        )
-        sent_sample = _sample("effects", sent, effects, lost=effects - int(row[0]), doubled=int(row[1]))
-        bare = await _measured(server, database, providing, {"part": "bare", "port": port, "count": effects}, effects)
-    return [sent_sample, _sample("bare_effects", bare, effects)]
+        completed, doubled = (after - then for after, then in zip(await _ended(database), before, strict=True))
+    return _sample(cell, sent, effects, lost=effects - completed, doubled=doubled)
+
+
+async def bare(server: Server, effects: int) -> Sample:
+    """Send as many requests from the bare loop."""
+    async with server.fresh() as database, Child(provider.MODULE, {}, database.url) as providing:
+        port = int((await providing.hear())["port"])
+        sent = await _measured(server, database, providing, {"part": "bare", "port": port, "count": effects}, effects)
+    return _sample("bare_effects", sent, effects)
+
+
+async def _ended(database: Database) -> tuple[int, int]:
+    """Jobs that completed, and receipts beyond one for each effect."""
+    row = await database.row(
+        """
+        SELECT (SELECT count(*) FROM deedbox.result WHERE state = 'completed'),
+               (SELECT count(*) FROM deedbox.receipt) - (SELECT count(DISTINCT effect_id) FROM deedbox.receipt)
+        """
+    )
+    return int(row[0]), int(row[1])
 
 
 async def plan(server: Server, database: Database, port: int, effects: int, *, approve: bool = True) -> UUID:
@@ -62,12 +80,18 @@ async def plan(server: Server, database: Database, port: int, effects: int, *, a
     The switch for acts is on afterwards. Returns the person's id.
     """
     await database.owner.execute("UPDATE deedbox.switch SET is_on = true WHERE switch_id = 'acts'")
-    person = uuid4()
-    await database.owner.execute(
-        "INSERT INTO deedbox.principal (principal_id, tenant, kind, name) VALUES (%s, 'default', 'person', 'approver')",
-        [person],
-    )
-    await database.owner.execute("INSERT INTO deedbox.\"grant\" (principal_id, role) VALUES (%s, 'manager')", [person])
+    person: UUID = (
+        await database.row(
+            """
+            INSERT INTO deedbox.principal (principal_id, tenant, kind, name)
+            VALUES (%(made)s, 'default', 'person', 'approver')
+            ON CONFLICT (tenant, name) DO UPDATE SET name = EXCLUDED.name RETURNING principal_id
+            """,
+            made=uuid4(),
+        )
+    )[0]
+    grant = "INSERT INTO deedbox.\"grant\" (principal_id, role) VALUES (%s, 'manager') ON CONFLICT DO NOTHING"
+    await database.owner.execute(grant, [person])
     options = {"part": "plan", "port": port, "count": effects, "key": server.key, "person": str(person), "approve": approve}
     async with Child(MODULE, options, database.url) as planning, asyncio.timeout(_LONGEST_S):
         await planning.hear(within=_LONGEST_S)

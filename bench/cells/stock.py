@@ -61,7 +61,7 @@ def _maker(server: Server, kind: Kind, count: int) -> Callable[[Database], Await
         await database.owner.execute(_IDS, {"first": first, "count": count - 1 if kind == "due" else count})
         own = _OWN | {"queue": _OWN["queue"] | (_LATER if kind == "waiting" else {})}
         for table, differs in own.items():
-            await _copy(database, table, differs)
+            await copy(database, table, differs)
         if kind != "due":
             # The one that was copied has the key of a measurement's first job.
             await _rename(database)
@@ -85,7 +85,8 @@ async def _run_it(database: Database) -> None:
     await asyncio.sleep(0.2)
 
 
-async def _copy(database: Database, table: str, differs: dict[str, str]) -> None:
+async def copy(database: Database, table: str, differs: dict[str, str]) -> None:
+    """Copy every row of a table once for each of the temporary table `stock`; `differs` says by column what is another's."""
     cursor = await database.owner.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         [f"deedbox.{table}"],
