@@ -47,6 +47,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "issue 2: bad input",
     ),
     Guarantee("G-FOREIGN-404", "A job of somebody else answers exactly as one that does not exist.", "safety: who is asking"),
+    Guarantee(
+        "G-OPENAPI",
+        "Whatever a call looks like, its answer is one that the API's document names for it, and never a server's error.",
+        "issue 4: proof",
+    ),
     # Worker
     Guarantee(
         "G-TAKE-UP",

@@ -102,7 +102,9 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "post": _change("close_job", "End a parked job as failed.", job, schema=ours["AgainBody"])
         },
         "/api/jobs/{job_id}/replacement": {
-            "post": _change("replace_job", "A correction of an ended job.", job, schema=ours["ReplacementBody"])
+            "post": _change(
+                "replace_job", "A correction of an ended job.", job, schema=ours["ReplacementBody"], stored=_ref("Accepted")
+            )
         },
         "/api/documents/{document_id}": {"get": _read("read_document", "A stored upload.", _id("document_id"))},
         "/api/approvals": {"get": _read("list_approvals", "What waits for a person.")},
@@ -140,9 +142,19 @@ def _read(name: str, summary: str, *parameters: dict[str, Any], schema: dict[str
     }
 
 
-def _change(name: str, summary: str, *parameters: dict[str, Any], schema: dict[str, Any] | None) -> dict[str, Any]:
+def _change(
+    name: str,
+    summary: str,
+    *parameters: dict[str, Any],
+    schema: dict[str, Any] | None,
+    stored: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """`stored` is the answer of a call that makes a job."""
     found = _read(name, summary, *parameters)
     found["responses"] |= _problems("409", "413", "415")
+    if stored is not None:
+        del found["responses"]["200"]
+        found["responses"] |= {"202": _json("The job is stored.", stored), **_problems("410", "422", "429")}
     if schema is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return found
