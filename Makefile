@@ -13,7 +13,7 @@ ARGS ?=
 ENGINE ?= embedded
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-pg15 test-pgbouncer failover chaos check bench bench-peers derive format lock clean
+.PHONY: help setup demo serve test test-pg15 test-pgbouncer failover chaos effects check bench bench-peers derive format lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -44,6 +44,9 @@ failover: setup ## kill the leader of a Patroni cluster under load, and check th
 
 chaos: setup ## kill, freeze, restart and cut at random for ten minutes, and check that nothing is lost or doubled
 	@$(RUN) -m tools.chaos $(ARGS)
+
+effects: setup ## send ten thousand effects to providers that break, and count what they did
+	@$(RUN) -m tools.effects $(ARGS)
 
 check: setup ## lint, types, layers, sizes, derived files, and what no file may hold
 	@$(RUN) -m tools.check

@@ -1,0 +1,1 @@
+"""Thousands of effects at providers that break, counted where they happen."""
