@@ -3,6 +3,7 @@
 import asyncio
 from typing import cast
 
+import httpcore2
 import pytest
 
 from deedbox.egress import EgressClient, EgressPolicy, MaybeSent
@@ -84,6 +85,32 @@ def test_a_connection_whose_exchange_broke_is_not_used_again(monkeypatch: pytest
             assert not _waiting(client)
             assert await _post(client, provider) == 201
             assert provider.connections == 2
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_exchange_ends_well_while_what_it_would_tidy_away_is_taken_by_others(monkeypatch: pytest.MonkeyPatch):
+    async def main():
+        monkeypatch.setattr("deedbox.egress.client.IDLE_S", 60.0)
+        async with HttpProvider().running() as provider:
+            client = EgressClient(LOOPBACK)
+            await asyncio.gather(_post(client, provider), _post(client, provider))
+            connections = client._connections  # pyright: ignore[reportPrivateUsage]
+            (at,) = connections._idle  # pyright: ignore[reportPrivateUsage]
+            old, _ = _waiting(client)
+            old.idle_since -= 3600
+            taken: list[Kept] = []
+
+            async def slowly() -> None:
+                # While the old one is closed, somebody else needs a connection, and takes the only one there is.
+                taken.append(await connections.take(httpcore2.Origin(*at)))
+
+            monkeypatch.setattr(old.connection, "aclose", slowly)
+            assert await _post(client, provider) == 201
+            assert taken
+            assert provider.connections == 2
+            await taken[0].connection.aclose()
             await client.aclose()
 
     asyncio.run(main())

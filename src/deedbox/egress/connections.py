@@ -129,8 +129,8 @@ class Connections:
             return
         now = kept.idle_since = monotonic()
         idle.append(kept)
-        # The oldest are first; those behind them are younger.
-        while len(idle) > MOST_IDLE or now - idle[0].idle_since > self._idle_s:
+        # The oldest are first; those behind them are younger. While one is closed others may take what is left.
+        while idle and (len(idle) > MOST_IDLE or now - idle[0].idle_since > self._idle_s):
             await idle.popleft().connection.aclose()
 
     async def aclose(self) -> None:
