@@ -202,5 +202,5 @@ def _sensitive(model: type[BaseModel]) -> frozenset[str]:
 
 def _recipients(connector: Connector, target: str, payload: Mapping[str, Any]) -> int:
     """How many the connector says it reaches, where it can say so; else how many the payload names."""
-    count = getattr(connector, "recipients", None)
-    return int(count(target, payload)) if callable(count) else count_recipients(payload)
+    count = cast("Callable[[str, Mapping[str, Any]], int] | None", getattr(connector, "recipients", None))
+    return count_recipients(payload) if count is None else count(target, payload)

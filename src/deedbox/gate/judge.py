@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 from deedbox.extend.action import Action
 from deedbox.extend.context import EffectPlan
-from deedbox.model.facts import VALIDATIONS, Case, Facts, Validation, gravest, holds_any
+from deedbox.model.facts import VALIDATIONS, Case, Facts, gravest, holds_any
 from deedbox.model.rules import STRICTNESS, Verdict, Wish, wish
 
 Gate = Literal["complete", "hold", "deny", "abstained", "weigh", "authorize"]
@@ -58,7 +58,7 @@ def cases(action: Action, plans: Sequence[EffectPlan], basis: Basis) -> list[Cas
                 payload=cast("Mapping[str, Any]", json.loads(plan.body)["payload"]),
                 kind=gravest(plan.kind, action.kind),
                 role=basis.role,
-                validation=cast("Validation", validation),
+                validation=validation,
                 repairs=basis.repairs,
                 effects=len(plans),
                 recipients=recipients,

@@ -84,11 +84,11 @@ def without(value: Any, names: frozenset[str]) -> Any:
 
 def gravest(*declared: EffectKind | None) -> EffectKind:
     """The gravest of the kinds that were declared; `record` where none was. Raises ValueError for a word that is no kind."""
-    found: EffectKind = "record"
+    found = 0
     for kind in declared:
         if kind is not None:
-            found = max(found, checked_kind(kind), key=KINDS.index)
-    return found
+            found = max(found, KINDS.index(checked_kind(kind)))
+    return KINDS[found]
 
 
 def checked_kind(kind: str) -> EffectKind:
@@ -131,7 +131,7 @@ def _fields(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[tupl
     seen.add(model)
     for name, info in model.model_fields.items():
         given: object = info.json_schema_extra
-        extra = cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
+        extra: Mapping[str, Any] = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
         yield name, extra
         yield info.alias or name, extra
         for kind in _models(info.annotation):
