@@ -8,7 +8,6 @@ import psycopg
 import pytest
 
 from deedbox.dispatch.loop import Dispatcher
-from deedbox.extend.registry import App
 from deedbox.gate.decide import decide, expire_lapsed
 from deedbox.gate.weigh import draw
 from deedbox.intake.request import Request
@@ -283,7 +282,7 @@ async def test_decided_is_decided_whatever_the_policy_says_later(database: TestD
         assert version == lenient.actions["refund_customer"].policy.version
         await one.stop_all()
         # Another build of the application, that would hold it, dispatches what was authorised and asks nothing again.
-        strict: App = app_with(hold())
+        strict = app_with(hold())
         await database.rows("UPDATE deedbox.switch SET is_on = true WHERE switch_id = 'acts'")
         await Dispatcher(one.pool, one.ids, strict.connectors, environment_on=True).once()
         assert bank_of(strict).sent == ["one"]
