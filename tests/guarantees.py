@@ -168,6 +168,57 @@ GUARANTEES: tuple[Guarantee, ...] = (
     Guarantee(
         "G-NO-CREDENTIALS-IN-HANDLER", "Neither a handler nor the model behind it is handed a credential.", "issue 2: library"
     ),
+    # Policy
+    Guarantee(
+        "G-POLICY-AT-START",
+        "An empty or misspelt policy, an unknown field or role, or a rule without what it needs is refused at the start.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-RULES-FIRST",
+        "Rules are asked in order, the first that applies decides, and the default is hold.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-RULE-FAILS-HOLDS",
+        "A rule that cannot be evaluated, or answers neither true nor false, holds, whatever comes after it.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-JUDGEMENT-ONLY-HOLDS",
+        "What a model judged may hold or deny, and is not there for a rule that lets something out.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-GROUNDS",
+        "Outside of its evidence, agreement, validity, ceiling and cover a rule that lets something out holds.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-DAY-CEILING",
+        "Of admissions at once only so many let something out as a rule has places left today.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-SAMPLE-DRAWN-ONCE",
+        "Neither a retry nor a redraft draws a sample again, and nobody without the secret can foresee a draw.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-CANCEL-WINDOW",
+        "A delayed effect leaves no earlier than its window has passed, and until then it is canceled or sent, never both.",
+        "safety: the gate",
+    ),
+    Guarantee(
+        "G-INPUT-HELD",
+        "Where a person approves the arguments, nothing of the action runs before, and silence never approves.",
+        "lifecycle: job",
+    ),
+    Guarantee(
+        "G-AFTER",
+        "An effect that waits for another leaves only once that one is completed, in whatever group.",
+        "lifecycle: effect",
+    ),
     # Gate
     Guarantee(
         "G-HOLD", "An external effect waits for a person unless the policy of its action says otherwise.", "safety: gate"

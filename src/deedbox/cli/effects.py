@@ -9,6 +9,7 @@ from rich.text import Text
 
 from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AppOption, AsOption, JsonOption, LimitOption, ask_password, person, reader, run
+from deedbox.operate.announced import AnnouncedLine
 from deedbox.operate.verbs import EffectVerb
 from deedbox.wiring import Installation
 
@@ -51,6 +52,35 @@ def effects_list(
             for row in rows
         ],
         empty="no effects" if state is None else f"no effect is {state}",
+    )
+
+
+@effects.command("announced")
+def effects_announced(*, as_json: JsonOption = False) -> None:
+    """What leaves by itself when its window has passed, the next first; until then it can be canceled."""
+
+    async def work(desk: Installation) -> list[AnnouncedLine]:
+        return await desk.approvals.announced(desk.settings.tenant, reader(desk.settings))
+
+    lines = run(work)
+    if as_json:
+        show_json(lines)
+        return
+    show_table(
+        ["id", "action", "to", "leaves in", "asked by", "rule", "what"],
+        [
+            [
+                line.effect_id,
+                line.action,
+                f"{line.connector}:{line.target}",
+                age(line.remaining_s),
+                line.asked_by,
+                line.rule,
+                line.sentence,
+            ]
+            for line in lines
+        ],
+        empty="nothing leaves by itself",
     )
 
 
@@ -182,3 +212,9 @@ def effects_disprove(
 def effects_abandon(effect_id: IdArgument, who: AsOption, reason: ReasonOption, *, as_json: JsonOption = False) -> None:
     """Give it up: it is not sent again, and the job ends as not wholly done."""
     _do(effect_id, "abandon", who, reason=reason, as_json=as_json)
+
+
+@effects.command("cancel")
+def effects_cancel(effect_id: IdArgument, who: AsOption, reason: ReasonOption, *, as_json: JsonOption = False) -> None:
+    """Cancel one that has not left yet; it and the dispatcher exclude each other."""
+    _do(effect_id, "cancel", who, reason=reason, as_json=as_json)

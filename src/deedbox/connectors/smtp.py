@@ -23,6 +23,7 @@ from deedbox.connectors.mail import Email, compose, message_id
 from deedbox.connectors.settings import ConnectorSettings, SmtpConfig
 from deedbox.egress import EgressPolicy, EgressRefused, NotSent, dial
 from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.model.facts import EffectKind
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _AUTH_CODES = frozenset({530, 534, 535, 538})
@@ -46,6 +47,7 @@ class Smtp:
     """Sends plain text mail through the server named in settings. Capability: blind; SMTP cannot be asked afterwards."""
 
     payload_model: type[BaseModel] = Email
+    kind: EffectKind = "message"
 
     def __init__(self, name: str = "smtp") -> None:
         """`name` is what `ctx.effect` calls it."""

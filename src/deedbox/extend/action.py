@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
 from deedbox.model.backoff import Retry, seconds
+from deedbox.model.facts import JUDGEMENTS, EffectKind, checked_kind, marked
 from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
+from deedbox.model.rule_check import Known, faults
 
 KeyRule = Literal["require", "content", "new"]
 Handler = Callable[..., Any]
@@ -60,6 +62,14 @@ class Action:
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
+    kind: EffectKind | None = None
+    """What its effects are, where they or their connectors do not say something graver."""
+    hold_input: bool = False
+    """Whether a person approves its arguments before it runs."""
+    judgements: frozenset[str] = JUDGEMENTS
+    """The names under which its payloads hold what a model judged."""
+    sensitive_input: frozenset[str] = frozenset()
+    """The names of its input's fields that are marked sensitive."""
 
     @property
     def versions(self) -> frozenset[int]:
@@ -85,8 +95,14 @@ def make_action(
     again: frozenset[str] = frozenset(),
     keep: str | float | None = None,
     on_failure: Mapping[FailureClass, Answer] | None = None,
+    kind: EffectKind | None = None,
+    hold_input: bool = False,
+    payloads: Mapping[str, type[BaseModel]] | None = None,
 ) -> Action:
-    """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
+    """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
+
+    Raises RegistrationError naming the action and the rule.
+    """
     name = getattr(handler, "__name__", "")
     if not _NAME.fullmatch(name) or name.endswith(_TOO_WIDE):
         raise RegistrationError(f"{name}: an action is named verb_noun and does one operation")
@@ -101,9 +117,14 @@ def make_action(
         raise RegistrationError(f"{name}: roles name who may run it; none is named")
     if not 0 <= priority <= MOST_PRIORITY:
         raise RegistrationError(f"{name}: priority is from 0, the most urgent, to {MOST_PRIORITY}")
+    if not isinstance(cast("object", policy), Policy):
+        raise RegistrationError(f"{name}: policy is made by hold(), allow(), deny() or rules(…), not {policy!r}")
     if policy.decision == "hold" and not approvers:
         raise RegistrationError(f"{name}: its effects are held, so approvers must name a role")
+    if hold_input and not approvers:
+        raise RegistrationError(f"{name}: its input is held, so approvers must name a role")
     input_model, output_model = _schemas(name, handler)
+    judgements = _check_rules(name, policy, Known(name, roles, output_model, payloads or {}))
     title = (inspect.getdoc(handler) or name.replace("_", " ")).splitlines()[0]
     return Action(
         name=name,
@@ -128,7 +149,28 @@ def make_action(
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
         threaded=threaded,
+        kind=_kind(name, kind),
+        hold_input=hold_input,
+        judgements=judgements,
+        sensitive_input=marked(input_model, "sensitive"),
     )
+
+
+def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:
+    """The names of judgements among the payloads. Raises RegistrationError for the first rule that cannot stand."""
+    judgements = JUDGEMENTS.union(*(marked(payload, "judgement") for payload in known.payloads.values()))
+    if policy.by_rules and not policy.rules:
+        raise RegistrationError(f"{name}: its policy has no rule; hold() holds everything")
+    for fault in faults(policy.rules, replace(known, judgements=judgements)):
+        raise RegistrationError(f"{name}: {fault}")
+    return judgements
+
+
+def _kind(name: str, kind: str | None) -> EffectKind | None:
+    try:
+        return None if kind is None else checked_kind(kind)
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
 
 
 def _on_failure(

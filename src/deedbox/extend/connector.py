@@ -91,6 +91,8 @@ class Connector(Protocol):
     """Performs one kind of effect. Implementations must not retry by themselves and must honour `deadline_s`.
 
     The approval card shows a payload's fields in the order of `payload_model`, labelled with their titles where they have one.
+    A connector may have a `kind` (`record`, `message`, `access` or `money`; else `record`), and `recipients(target, payload)`
+    where the number of those it reaches cannot be counted from the fields `to`, `cc`, `bcc` and `recipients`.
     """
 
     name: str

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
 from deedbox.model.backoff import Retry
+from deedbox.model.facts import EffectKind
 from deedbox.model.failure import Answer, FailureClass
 from deedbox.model.policy import Policy, hold
 
@@ -43,6 +44,8 @@ class App:
         on_failure: Mapping[FailureClass, Answer] | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
+        kind: EffectKind | None = None,
+        hold_input: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -57,7 +60,9 @@ class App:
         DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
         `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
         `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
-        `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
+        `accepts` lists older versions whose stored jobs this code may run. `kind` says what its effects are (`record`,
+        `message`, `access` or `money`) where they or their connectors say nothing graver; access and money hold unless a rule
+        covers them. With `hold_input` a person approves the arguments before the action runs. Raises RegistrationError.
         """
 
         def register(handler: Handler) -> Handler:
@@ -78,6 +83,9 @@ class App:
                 again=frozenset(again),
                 keep=keep,
                 on_failure=on_failure,
+                kind=kind,
+                hold_input=hold_input,
+                payloads={name: connector.payload_model for name, connector in self.connectors.items()},
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

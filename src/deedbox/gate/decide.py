@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from deedbox.gate.held_input import let_run
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
 from deedbox.model.values import short_message
@@ -82,7 +83,7 @@ async def decide(
         answer = await _apply(connection, ids, approval, principal, checked, why, how)
         detail = {"digest": shown.hex(), "job_id": str(job_id), "state": answer.state}
         await append(connection, entry_by(principal, how, checked, ("approval", str(approval_id)), reason=why, detail=detail))
-    await tell(pool, jobs=[job_id], outbox=True)
+    await tell(pool, jobs=[job_id], outbox=True, queue=approval.purpose == "input")
     return answer
 
 
@@ -154,8 +155,9 @@ async def _apply(
         await _enqueue(connection, ids, approval)
     event = {"approval_id": str(approval.approval_id), "group": approval.group, "decision": state, "by": principal.name}
     await _event(connection, ids, approval.job_id, "job.decided", event)
-    await _job_after(connection, ids, approval.job_id, "rejected", reason or "")
-    sentence = "Approved: it goes out now." if state == "approved" else "Rejected: nothing was sent and nothing will be."
+    await _job_after(connection, ids, approval, state, reason or "")
+    goes = "it goes out now" if approval.purpose == "effects" else "it runs now"
+    sentence = f"Approved: {goes}." if state == "approved" else "Rejected: nothing was sent and nothing will be."
     return Decided(state, principal.name, at, sentence)
 
 
@@ -181,18 +183,27 @@ async def _event(connection: Connection, ids: IdSource, job_id: UUID, event_type
     )
 
 
-async def _job_after(connection: Connection, ids: IdSource, job_id: UUID, why: str, reason: str) -> None:
-    """Move the job once its last open approval has ended."""
-    states = await decision.approval_states(connection, job_id)
+async def _job_after(
+    connection: Connection, ids: IdSource, approval: decision.LockedApproval, state: State, reason: str
+) -> None:
+    """Move the job once its last open approval has ended: what a rule let out before counts as authorised."""
+    job_id = approval.job_id
+    if approval.purpose == "input":
+        if state == "approved":
+            await let_run(connection, ids, job_id)
+            return
+        states: list[str] = []
+    else:
+        states = await decision.approval_states(connection, job_id)
     if "pending" in states:
         return
-    if "approved" in states:
+    if "approved" in states or (approval.purpose == "effects" and await decision.has_acts(connection, job_id)):
         await decision.move_job(connection, job_id, "dispatching")
         await _event(connection, ids, job_id, "job.dispatching", {})
         await finish_job(connection, ids, job_id)
         return
-    code = "rejected" if why == "rejected" else "approval_expired"
-    sentence = f"A person rejected it: {reason}" if why == "rejected" else "Nobody decided in time; nothing was sent."
+    code = "rejected" if state == "rejected" else "approval_expired"
+    sentence = f"A person rejected it: {reason}" if state == "rejected" else "Nobody decided in time; nothing was sent."
     await decision.decline_job(
         connection,
         job_id,
@@ -222,7 +233,7 @@ async def expire_lapsed(pool: Pool, ids: IdSource, *, limit: int = 100) -> int:
             )
             event = {"approval_id": str(approval_id), "group": approval.group, "decision": "expired"}
             await _event(connection, ids, job_id, "job.decided", event)
-            await _job_after(connection, ids, job_id, "expired", "")
+            await _job_after(connection, ids, approval, "expired", "")
             entry = AuditEntry(
                 tenant, "system:sweep", "sweep", "system", "expire", "approval", str(approval_id), None, {"job_id": str(job_id)}
             )

@@ -107,7 +107,7 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             )
         },
         "/api/documents/{document_id}": {"get": _read("read_document", "A stored upload.", _id("document_id"))},
-        "/api/approvals": {"get": _read("list_approvals", "What waits for a person.")},
+        "/api/approvals": {"get": _read("list_approvals", "What waits for a person, and what leaves by itself.")},
         "/api/approvals/{approval_id}": {"get": _read("show_approval", "One approval with its digest.", approval)},
         "/api/approvals/{approval_id}/decision": {
             "post": _change("decide_approval", "Decide; for persons.", approval, schema=ours["DecisionBody"])

@@ -86,9 +86,10 @@ class Operators:
         return answer({"token": opened.token, "expires_in_s": opened.expires_in_s, "principal": whose})
 
     async def inbox(self, _request: Request, principal: Principal) -> Response:
-        """GET /api/approvals: what waits for a person, the nearest deadline first."""
+        """GET /api/approvals: what waits for a person, and what leaves by itself unless it is canceled, the nearest first."""
         lines = await self._deps.approvals.inbox(principal.tenant, principal)
-        return answer({"approvals": plain(lines)})
+        soon = await self._deps.approvals.announced(principal.tenant, principal)
+        return answer({"approvals": plain(lines), "announced": plain(soon)})
 
     async def card(self, request: Request, principal: Principal) -> Response:
         """GET /api/approvals/{id}: everything that a person decides on, with its digest. Changes nothing."""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from deedbox import telemetry
+from deedbox.gate.deciders import Deciders, alarm
+from deedbox.gate.held_input import hold_input, start
 from deedbox.store import accept
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
@@ -30,6 +32,7 @@ class Gathered:
     def __init__(self, pool: Pool, ids: IdSource, teller: Teller) -> None:
         """`teller` tells the workers of what was stored."""
         self._pool = pool
+        self._deciders = Deciders()
         self._wire = pool.wire("accept")
         self._bulk = pool.wire("bulk")
         self._ids = ids
@@ -41,15 +44,14 @@ class Gathered:
 
     async def store(self, job: accept.NewJob) -> bool:
         """Whether the job's key was new; then the job is committed. Raises what the database raises."""
-        # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
-        return await (self._single(job) if job.documents else self._stores.put(job))
+        return await (self._single(job) if job.alone else self._stores.put(job))
 
     async def store_many(self, jobs: Sequence[accept.NewJob]) -> set[UUID]:
         """The ids of those whose keys were new, committed; none where the store refuses or cannot be reached.
 
-        For at most `MANY`; those with documents are left out.
+        For at most `MANY`; those that are stored alone are left out.
         """
-        plain = [job for job in jobs if not job.documents]
+        plain = [job for job in jobs if not job.alone]
         if not plain:
             return set()
         try:
@@ -92,9 +94,26 @@ class Gathered:
 
     async def _single(self, job: accept.NewJob) -> bool:
         """On a connection of the pool: whoever has to wait for another's open transaction holds up nobody else."""
+        if job.held_for is not None:
+            return await self._held(job, job.held_for)
         async with transaction(self._pool) as connection:
             new = await accept.accept(connection, [job], self._ids.many_texts(1))
         self._teller.soon(queue=bool(new))
+        return bool(new)
+
+    async def _held(self, job: accept.NewJob, held_for: accept.HeldFor) -> bool:
+        """Stored with the approval that its arguments wait for, or not at all."""
+        approval_id = self._ids.new()
+        async with transaction(self._pool) as connection:
+            new = await accept.accept(connection, [job], self._ids.many_texts(1), start=start(approval_id))
+            if new:
+                await hold_input(connection, job, held_for, approval_id)
+                missing = await self._deciders.missing(
+                    connection, job.tenant, job.action, audience=frozenset(held_for.audience), quorum=held_for.quorum
+                )
+                if missing is not None:
+                    await alarm(connection, alert_id=self._ids.new(), job_id=job.job_id, message=missing)
+        self._teller.soon(jobs=[*new])
         return bool(new)
 
     async def _bound(self, jobs: Sequence[accept.NewJob]) -> list[accept.Bound | None]:

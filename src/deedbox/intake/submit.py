@@ -181,6 +181,7 @@ class Intake:
             trace=request.trace,
             expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
             documents=documents,
+            held_for=_held_for(action),
         )
 
     def _role(self, action: Action, principal: Principal) -> str:
@@ -277,7 +278,7 @@ class Intake:
     async def _put(self, job: store.NewJob, principal: Principal) -> Accepted:
         for _ in range(3):
             if await self._gathered.store(job):
-                return Accepted(job.job_id, "queued", replayed=False)
+                return Accepted(job.job_id, "queued" if job.held_for is None else "awaiting_human", replayed=False)
             bound = await self._gathered.bound(job)
             if bound is None:
                 continue
@@ -350,6 +351,14 @@ class Intake:
             await self._gathered.journal(call)
         except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
+
+
+def _held_for(action: Action) -> store.HeldFor | None:
+    """Who approves its arguments before it runs, where somebody does."""
+    if not action.hold_input:
+        return None
+    policy = action.policy
+    return store.HeldFor(tuple(sorted(action.approvers)), policy.quorum, policy.expires_s, policy.version)
 
 
 def _priority(asked: int | None, action: Action) -> int:

@@ -14,6 +14,7 @@ from deedbox.extend.connector import Connector
 from deedbox.gate.decide import decide
 from deedbox.model.fingerprint import sha256
 from deedbox.model.identity import Principal
+from deedbox.operate.announced import AnnouncedLine, announced
 from deedbox.operate.cards import (
     ApprovalCard,
     ApprovalLine,
@@ -26,6 +27,7 @@ from deedbox.operate.cards import (
     Validation,
     VoteLine,
 )
+from deedbox.operate.reasons import of_input, why_asked
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, rounds
 from deedbox.store.ids import IdSource
@@ -57,6 +59,7 @@ class Approvals:
         self._ids = ids
         self._payloads = {name: connector.payload_model for name, connector in (connectors or {}).items()}
         self._drafts = {name: action.output_model for name, action in (actions or {}).items()}
+        self._inputs = {name: action.input_model for name, action in (actions or {}).items()}
         self._public_url = public_url.rstrip("/")
 
     async def card(self, tenant: str, approval_id: UUID, principal: Principal) -> ApprovalCard | None:
@@ -69,9 +72,13 @@ class Approvals:
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
             again = await rounds.repeats(connection, approval_id)
+            asked = await cards.held_input(connection, approval_id)
         effects = tuple(_effect(effect, self._payloads.get(effect[0])) for effect in found)
         sentences = tuple(effect[3] for effect in found) or ("Nothing is sent: the action abstained.",)
         draft = rows_of(row[18], self._drafts.get(row[2])) if row[18] is not None else ()
+        if asked is not None and asked[0] == "input":
+            card = _card(row, 0, votes, documents, principal)
+            return of_input(card, rows_of(asked[2], self._inputs.get(row[2])))
         return replace(
             _card(row, len(effects), votes, documents, principal),
             sentences=sentences,
@@ -102,6 +109,10 @@ class Approvals:
             for row in rows
             if _may_see(principal, row[9])
         ]
+
+    async def announced(self, tenant: str, principal: Principal) -> list[AnnouncedLine]:
+        """What leaves by itself when its window has passed, as far as this principal may see it, the next to leave first."""
+        return await announced(self._pool, tenant, principal)
 
     async def decide(
         self,
@@ -184,9 +195,7 @@ def _card(
         effects=(),
         key=row[6] if row[7] == "header" else None,
         asked_by=row[8] or "someone who is gone",
-        why_asked=f"The action abstained: {abstained}"
-        if abstained
-        else "Every external effect of this action is decided by a person.",
+        why_asked=f"The action abstained: {abstained}" if abstained else why_asked(row[9]),
         deadline=row[11],
         zone=ZONE,
         audience=audience,

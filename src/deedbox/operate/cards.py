@@ -130,6 +130,9 @@ class ApprovalCard:
     superseded_by: UUID | None = None
     repeats: tuple[RepeatView, ...] = ()
     pruned_at: datetime | None = None
+    purpose: Literal["effects", "input"] = "effects"
+    """Whether effects are decided, or the arguments with which the action is to run."""
+    arguments: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,23 @@ class StoredDocument:
     content: bytes
 
 
+class HeldFor(NamedTuple):
+    """By whom a job's arguments are approved before it runs; `expires_s` is in seconds."""
+
+    audience: tuple[str, ...]
+    quorum: int
+    expires_s: float
+    policy_version: str
+
+
+class Start(NamedTuple):
+    """The state in which jobs begin, and what their first event is and says (JSON)."""
+
+    state: str = "queued"
+    event_type: str = "job.queued"
+    event_json: str = "{}"
+
+
 class NewJob(NamedTuple):
     """One validated request, ready to be stored. Durations are in seconds."""
 
@@ -56,6 +73,12 @@ class NewJob(NamedTuple):
     parent_job_id: UUID | None = None
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
+    held_for: HeldFor | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is stored by itself: megabytes hold up nobody else, and an approval comes in the same transaction."""
+        return bool(self.documents) or self.held_for is not None
 
     @property
     def identity(self) -> tuple[str, str, bytes]:
@@ -94,6 +117,9 @@ class Call:
     error_code: str | None = None
 
 
+_QUEUED = Start()
+
+
 async def accept(
     on: Connection | Wire,
     jobs: Sequence[NewJob],
@@ -101,13 +127,14 @@ async def accept(
     *,
     lock_timeout_ms: int = LOCK_TIMEOUT_MS,
     tells: bool = False,
+    start: Start = _QUEUED,
 ) -> set[UUID]:
     """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
 
     The commit tells the workers where `tells` says so. On a wire, where it is committed at once, no job has documents.
     Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
     """
-    values = _values(jobs, event_ids, lock_timeout_ms)
+    values = _values(jobs, event_ids, lock_timeout_ms, start)
     new = {row[0] for row in await run(on, "accept", "accept", values, _AND_TELL if tells else "")}
     if not isinstance(on, Wire):
         for job in jobs:
@@ -117,10 +144,16 @@ async def accept(
     return new
 
 
-def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int) -> dict[str, str]:
+def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int, start: Start) -> dict[str, str]:
     # Put together as text: asked for each of two dozen names, the encoder took three times as long.
     stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
-    return {"lock_timeout": str(lock_timeout_ms), "jobs": f"[{','.join(stored)}]"}
+    return {
+        "lock_timeout": str(lock_timeout_ms),
+        "jobs": f"[{','.join(stored)}]",
+        "state": start.state,
+        "event_type": start.event_type,
+        "event": start.event_json,
+    }
 
 
 @lru_cache(maxsize=1024)

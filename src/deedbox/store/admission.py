@@ -21,6 +21,7 @@ class ProposedEffect:
     summary: str
     body: bytes
     digest: bytes
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,23 @@ class HeldGroup:
     effect_digests: tuple[bytes, ...]
     policy_version: str
     rule: str
+    audience: tuple[str, ...]
+    quorum: int
+    expires_s: float
+    sampled_by: str | None = None
+    """The rule whose sample it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldInput:
+    """The arguments of a job that wait for a person. `expires_s` is in seconds from now, by the database's clock."""
+
+    approval_id: UUID
+    job_id: UUID
+    tenant: str
+    action: str
+    digest: bytes
+    policy_version: str
     audience: tuple[str, ...]
     quorum: int
     expires_s: float
@@ -79,6 +97,7 @@ async def propose(
             "summary": [effect.summary for effect in effects],
             "body": [effect.body for effect in effects],
             "digest": [effect.digest for effect in effects],
+            "after_slot": [effect.after for effect in effects],
         },
     )
 
@@ -94,8 +113,11 @@ async def give_verdict(
     rule: str,
     policy_version: str,
     effect_digests: Sequence[bytes],
+    wanted: str | None = None,
+    drawn: bool | None = None,
+    window_s: float | None = None,
 ) -> None:
-    """Keep what the policy said of a group."""
+    """Keep what the policy said of a group; what it lets out may not begin before `window_s` seconds have passed."""
     await connection.execute(
         statement("admission", "give_verdict"),
         {
@@ -107,6 +129,9 @@ async def give_verdict(
             "rule": rule,
             "policy_version": policy_version,
             "effect_digests": list(effect_digests),
+            "wanted": wanted,
+            "drawn": drawn,
+            "window_s": window_s,
         },
     )
 
@@ -126,6 +151,25 @@ async def request_approval(connection: Connection, job_id: UUID, proposal_id: UU
             "effect_digests": list(held.effect_digests),
             "policy_version": held.policy_version,
             "rule": held.rule,
+            "audience": list(held.audience),
+            "quorum": held.quorum,
+            "expires_s": held.expires_s,
+            "sampled_by": held.sampled_by,
+        },
+    )
+
+
+async def hold_input(connection: Connection, held: HeldInput) -> None:
+    """Hold the arguments of a job for a person, in the transaction that accepts the job."""
+    await connection.execute(
+        statement("admission", "hold_input"),
+        {
+            "approval_id": held.approval_id,
+            "job_id": held.job_id,
+            "tenant": held.tenant,
+            "action": held.action,
+            "digest": held.digest,
+            "policy_version": held.policy_version,
             "audience": list(held.audience),
             "quorum": held.quorum,
             "expires_s": held.expires_s,
@@ -150,6 +194,31 @@ async def enqueue_approved(
             "job_id": job_id,
             "proposal_id": proposal_id,
             "approval_id": approval_id,
+            "group_name": group,
+            "effect_id": list(effect_ids),
+            "not_after_s": not_after_s,
+        },
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def enqueue_let_out(
+    connection: Connection,
+    *,
+    job_id: UUID,
+    proposal_id: UUID,
+    verdict_id: UUID,
+    group: str,
+    effect_ids: Sequence[UUID],
+    not_after_s: float,
+) -> list[UUID]:
+    """Put the effects of a group that a verdict lets out on the outbox; returns the ids used."""
+    cursor = await connection.execute(
+        statement("admission", "enqueue_let_out"),
+        {
+            "job_id": job_id,
+            "proposal_id": proposal_id,
+            "verdict_id": verdict_id,
             "group_name": group,
             "effect_id": list(effect_ids),
             "not_after_s": not_after_s,

@@ -1,6 +1,6 @@
 """What a person is told about a job or an effect, once per cause while it is open; and what is asked before a retry."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
@@ -23,6 +23,20 @@ class Alert:
 async def open_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
     """Open alerts; one that is open for the same job, effect and cause stays as it is."""
     await connection.execute(statement("alert", "open_alerts"), {"alerts": rows([asdict(item) for item in alerts])})
+
+
+async def open_once(connection: Connection, item: Alert) -> None:
+    """Open an alert unless one with the same cause and the same words is open in the job's tenant."""
+    await connection.execute(statement("alert", "open_once"), asdict(item))
+
+
+async def living(connection: Connection, tenant: str, *, audience: Iterable[str], deciding: Iterable[str]) -> int:
+    """How many people of a tenant are there, not disabled, with a role of the audience and one that may decide."""
+    cursor = await connection.execute(
+        statement("alert", "living"), {"tenant": tenant, "audience": list(audience), "deciding": list(deciding)}
+    )
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 async def retried_before(connection: Connection, job_id: UUID, round_number: int, failure_class: str) -> bool:

@@ -33,6 +33,19 @@ async def documents(connection: Connection, job_id: UUID) -> list[tuple[UUID, st
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
 
+async def held_input(connection: Connection, approval_id: UUID) -> tuple[str, str, Any] | None:
+    """Purpose and rule of an approval, and where it is about a job's arguments, those."""
+    cursor = await connection.execute(statement("cards", "held_input"), {"approval_id": approval_id})
+    row = await cursor.fetchone()
+    return (str(row[0]), str(row[1]), row[2]) if row else None
+
+
+async def announced(connection: Connection, tenant: str, limit: int) -> list[tuple[Any, ...]]:
+    """What of a tenant waits for its window to pass."""
+    cursor = await connection.execute(statement("cards", "announced"), {"tenant": tenant, "limit": limit})
+    return await cursor.fetchall()
+
+
 async def inbox(connection: Connection, tenant: str, limit: int) -> list[tuple[Any, ...]]:
     """What waits for people of a tenant."""
     cursor = await connection.execute(statement("cards", "inbox"), {"tenant": tenant, "limit": limit})

@@ -95,9 +95,21 @@ async def end_approval(
 
 
 async def approval_states(connection: Connection, job_id: UUID) -> list[str]:
-    """The states of all approvals of a job."""
+    """The states of all approvals of what a job proposed; the one of its arguments is not among them."""
     cursor = await connection.execute(statement("decision", "other_approvals"), {"job_id": job_id})
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def has_acts(connection: Connection, job_id: UUID) -> bool:
+    """Whether something of a job was authorised already, by a person or by a verdict."""
+    cursor = await connection.execute(statement("decision", "has_acts"), {"job_id": job_id})
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def approve_input(connection: Connection, job_id: UUID) -> None:
+    """Let a job run whose arguments were held and whose row is locked; the event is the caller's to add."""
+    await connection.execute(statement("decision", "approve_input"), {"job_id": job_id})
 
 
 async def move_job(connection: Connection, job_id: UUID, state: str) -> None:

@@ -159,6 +159,19 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION deedbox.guard_verdict() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM deedbox.verdict v
+        WHERE v.verdict_id = NEW.verdict_id AND (v.drawn OR v.opens_at > NEW.not_before)
+    ) THEN
+        RAISE EXCEPTION 'unauthorised effect: its verdict does not let it out, or not yet' USING ERRCODE = 'DB002';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE TABLE deedbox.action_limit (
     action text NOT NULL,
     max_running integer NOT NULL,
@@ -219,6 +232,7 @@ CREATE TABLE deedbox.approval (
     decided_how text,
     reason text,
     superseded_by uuid,
+    sampled_by text,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -323,6 +337,13 @@ CREATE TABLE deedbox.document (
     CONSTRAINT document_check CHECK ((octet_length(content) = size)),
     CONSTRAINT document_sha256_check CHECK ((octet_length(sha256) = 32)),
     CONSTRAINT document_size_check CHECK ((size > 0))
+);
+
+CREATE TABLE deedbox.draw_salt (
+    only_row boolean DEFAULT true NOT NULL,
+    salt bytea NOT NULL,
+    CONSTRAINT draw_salt_only_row_check CHECK (only_row),
+    CONSTRAINT draw_salt_salt_check CHECK ((octet_length(salt) = 32))
 );
 
 CREATE TABLE deedbox.effect (
@@ -576,6 +597,7 @@ CREATE TABLE deedbox.proposal_effect (
     body bytea,
     digest bytea NOT NULL,
     pruned_at timestamp with time zone,
+    after_slot text,
     CONSTRAINT proposal_effect_check CHECK ((digest = sha256(body))),
     CONSTRAINT proposal_effect_slot_check CHECK (((slot ~ '\S'::text) AND (length(slot) <= 100)))
 );
@@ -645,6 +667,15 @@ CREATE TABLE deedbox.result (
     CONSTRAINT result_state CHECK ((state = ANY (ARRAY['completed'::text, 'failed_terminal'::text, 'canceled'::text])))
 )
 PARTITION BY RANGE (job_id);
+
+CREATE TABLE deedbox.rule_day (
+    tenant text NOT NULL,
+    action text NOT NULL,
+    rule text NOT NULL,
+    day date NOT NULL,
+    used integer NOT NULL,
+    CONSTRAINT rule_day_used_check CHECK ((used >= 0))
+);
 
 CREATE TABLE deedbox.schema_version (
     version integer NOT NULL,
@@ -736,6 +767,9 @@ CREATE TABLE deedbox.verdict (
     policy_version text NOT NULL,
     effect_digests bytea[] NOT NULL,
     decided_at timestamp with time zone NOT NULL,
+    wanted text,
+    drawn boolean,
+    opens_at timestamp with time zone,
     CONSTRAINT verdict_decision_check CHECK ((decision = ANY (ARRAY['allow'::text, 'hold'::text, 'delay'::text, 'sample'::text, 'deny'::text])))
 );
 
@@ -784,6 +818,9 @@ ALTER TABLE ONLY deedbox.call
 
 ALTER TABLE ONLY deedbox.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (tenant, sha256);
+
+ALTER TABLE ONLY deedbox.draw_salt
+    ADD CONSTRAINT draw_salt_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY deedbox.effect
     ADD CONSTRAINT effect_job_id_connector_target_slot_key UNIQUE (job_id, connector, target, slot);
@@ -845,6 +882,9 @@ ALTER TABLE ONLY deedbox.receipt
 ALTER TABLE ONLY deedbox.result
     ADD CONSTRAINT result_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY deedbox.rule_day
+    ADD CONSTRAINT rule_day_pkey PRIMARY KEY (tenant, action, rule, day);
+
 ALTER TABLE ONLY deedbox.schema_version
     ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
 
@@ -866,8 +906,17 @@ ALTER TABLE ONLY deedbox.target
 ALTER TABLE ONLY deedbox.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (tenant);
 
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_drawn CHECK (((decision <> 'sample'::text) OR (drawn IS FALSE))) NOT VALID;
+
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_opens CHECK (((decision <> 'delay'::text) OR (opens_at IS NOT NULL))) NOT VALID;
+
 ALTER TABLE ONLY deedbox.verdict
     ADD CONSTRAINT verdict_pkey PRIMARY KEY (verdict_id);
+
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_wanted CHECK ((wanted = ANY (ARRAY['allow'::text, 'hold'::text, 'delay'::text, 'sample'::text, 'deny'::text]))) NOT VALID;
 
 ALTER TABLE ONLY deedbox.vote
     ADD CONSTRAINT vote_pkey PRIMARY KEY (approval_id, principal_id);
@@ -879,6 +928,8 @@ CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
 
 CREATE INDEX approval_open ON deedbox.approval USING btree (tenant, expires_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX approval_sampled ON deedbox.approval USING btree (tenant, action, sampled_by, decided_at DESC) WHERE (sampled_by IS NOT NULL);
 
 CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (approval_id);
 
@@ -935,6 +986,8 @@ CREATE TRIGGER audit_guard_truncate BEFORE TRUNCATE ON deedbox.audit FOR EACH ST
 CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) OR (old.digest IS DISTINCT FROM new.digest) OR (old.target IS DISTINCT FROM new.target) OR (old.connector IS DISTINCT FROM new.connector))) EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER effect_guard_insert BEFORE INSERT ON deedbox.effect FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER effect_verdict BEFORE INSERT ON deedbox.effect FOR EACH ROW WHEN ((new.verdict_id IS NOT NULL)) EXECUTE FUNCTION deedbox.guard_verdict();
 
 CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'running'::text))))) EXECUTE FUNCTION deedbox.guard();
 

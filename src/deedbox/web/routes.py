@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from deedbox.access import LoginGuard, Pool, SessionInfo, csrf_of, login, logout, preview_link, resolve_session
 from deedbox.model.errors import CODES, DeedboxError
+from deedbox.operate.announced import CancelEffect, ListAnnounced
 from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
 from deedbox.web.forms import Site, read_form
@@ -35,6 +36,7 @@ _HEADINGS = {
     "invalid_input": "Nothing was decided",
     "csrf_failed": "Nothing was done",
     "not_found": "There is nothing here",
+    "illegal_move": "It is too late for that",
     "too_many_logins": "Too many tries",
 }
 
@@ -50,6 +52,8 @@ class WebDeps:
     decide: Decide
     inbox: ListInbox
     document: ReadDocument | None = None
+    announced: ListAnnounced | None = None
+    cancel_effect: CancelEffect | None = None
     guard: LoginGuard = field(default_factory=LoginGuard)
 
 
@@ -65,6 +69,8 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
         Route("/approvals/{approval_id}", console.page(console.decide), methods=["POST"]),
         Route(STYLE_PATH, _style, methods=["GET"]),
     ]
+    if deps.cancel_effect is not None:
+        found.append(Route("/effects/{effect_id}/cancel", console.page(console.cancel_effect), methods=["POST"]))
     if deps.document is not None:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
     return found
@@ -182,7 +188,22 @@ class _Console:
             return self._go("/login")
         lines = await self._deps.inbox(self._deps.tenant, session.principal)
         lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
-        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines})
+        soon = await self._deps.announced(self._deps.tenant, session.principal) if self._deps.announced else []
+        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines, "announced": soon})
+
+    async def cancel_effect(self, request: Request) -> Response:
+        """POST /effects/{id}/cancel: what leaves by itself does not."""
+        self._site.require_own_form(request)
+        session = await self._session(request)
+        if session is None:
+            return self._go("/login")
+        form = await read_form(request)
+        self._require_csrf(session, form)
+        effect_id = _uuid(request.path_params["effect_id"])
+        if effect_id is None or self._deps.cancel_effect is None:
+            raise _not_found()
+        await self._deps.cancel_effect(session.principal, effect_id, form.get("reason", ""))
+        return self._go("/")
 
     async def approval(self, request: Request) -> Response:
         """GET /approvals/{id}, also as a link with a token."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from deedbox.access.resolve import resolve_key
 from deedbox.access.sessions import ABSOLUTE_S, LoginGuard, login, resolve_session
@@ -39,6 +40,9 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             return None
         return LoggedIn(opened_session.token, ABSOLUTE_S, opened_session.principal)
 
+    async def cancel_effect(principal: Principal, effect_id: UUID, reason: str) -> None:
+        await installation.verbs.effect_verb(principal, effect_id, "cancel", reason=reason, door="page")
+
     pages = WebDeps(
         pool=pool,
         public_url=settings.public_url,
@@ -47,6 +51,8 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         decide=installation.approvals.decide,
         inbox=installation.approvals.inbox,
         document=installation.views.document_file,
+        announced=installation.approvals.announced,
+        cancel_effect=cancel_effect,
         guard=guard,
     )
     return make_app(

@@ -18,7 +18,7 @@ from deedbox.extend.connector import Connector
 from deedbox.extend.context import Context, EffectPlan
 from deedbox.extend.outcome import Abstain
 from deedbox.extend.sync_context import Bridge
-from deedbox.gate.admit import judge
+from deedbox.gate.judge import judge
 from deedbox.model.failure import ActionFailure, Decision, Failure, FailureClass, classify, decide
 from deedbox.model.fingerprint import jcs, sha256
 from deedbox.model.values import short_message, storable
@@ -94,6 +94,11 @@ class Outcome:
     def completes(self) -> bool:
         """Whether the attempt ended well and nothing is left to decide or to send."""
         return self.failure is None and judge(self.action, self.plans, self.abstained) == "complete"
+
+    @property
+    def ruled(self) -> bool:
+        """Whether the attempt ended well and rules decide about what it proposes."""
+        return self.failure is None and judge(self.action, self.plans, self.abstained) == "weigh"
 
 
 def lease_lost() -> ActionFailure:

@@ -1,5 +1,6 @@
 -- name: accept
--- Insert every key that is new, and for those alone the job, its payload, its queue row, and its first event; the call is journalled in the job.
+-- Insert every key that is new, and for those alone the job, its payload, its queue row in the state given, and its first event; the
+-- call is journalled in the job.
 -- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock. The time to wait for a
 -- rival's lock is set for this one transaction, before the first row is inserted.
 WITH input AS (
@@ -29,13 +30,13 @@ WITH input AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
-    SELECT job_id, lane_id, 'queued', coalesce(run_at <= deedbox.clock(), true), priority, version,
+    SELECT job_id, lane_id, %(state)s::text, coalesce(run_at <= deedbox.clock(), true), priority, version,
            coalesce(run_at, deedbox.clock()), least(deadline, deedbox.clock() + make_interval(secs => deadline_s)),
            attempts, 1
     FROM fresh
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
-    SELECT job_id, 1, event_id, 'job.queued', 1, deedbox.clock(), '{}' FROM fresh
+    SELECT job_id, 1, event_id, %(event_type)s::text, 1, deedbox.clock(), %(event)s::jsonb FROM fresh
 )
 SELECT job_id FROM new
 

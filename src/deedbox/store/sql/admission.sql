@@ -6,32 +6,34 @@ VALUES (%(job_id)s, %(proposal_id)s, %(attempt_id)s, %(output)s::jsonb, %(facts)
 -- name: propose_effects
 -- Keep the exact bytes of each proposed effect; the schema checks that the digest is theirs.
 INSERT INTO deedbox.proposal_effect (proposal_effect_id, job_id, proposal_id, group_name, position, connector, target, slot,
-                                     summary, body, digest)
-SELECT id, %(job_id)s, %(proposal_id)s, group_name, position, connector, target, slot, summary, body, digest
+                                     summary, body, digest, after_slot)
+SELECT id, %(job_id)s, %(proposal_id)s, group_name, position, connector, target, slot, summary, body, digest, after_slot
 FROM unnest(%(id)s::uuid[], %(group_name)s::text[], %(position)s::integer[], %(connector)s::text[], %(target)s::text[],
-            %(slot)s::text[], %(summary)s::text[], %(body)s::bytea[], %(digest)s::bytea[])
-    AS e (id, group_name, position, connector, target, slot, summary, body, digest)
+            %(slot)s::text[], %(summary)s::text[], %(body)s::bytea[], %(digest)s::bytea[], %(after_slot)s::text[])
+    AS e (id, group_name, position, connector, target, slot, summary, body, digest, after_slot)
 
 -- name: give_verdict
--- What the policy said of a group, with its version.
-INSERT INTO deedbox.verdict (verdict_id, job_id, proposal_id, group_name, decision, rule, policy_version, effect_digests, decided_at)
+-- What the policy said of a group, with its version; a window of cancelling begins now.
+INSERT INTO deedbox.verdict (verdict_id, job_id, proposal_id, group_name, decision, rule, policy_version, effect_digests, decided_at,
+                             wanted, drawn, opens_at)
 VALUES (%(verdict_id)s, %(job_id)s, %(proposal_id)s, %(group_name)s, %(decision)s, %(rule)s, %(policy_version)s,
-        %(effect_digests)s::bytea[], deedbox.clock())
+        %(effect_digests)s::bytea[], deedbox.clock(), %(wanted)s, %(drawn)s::boolean,
+        deedbox.clock() + make_interval(secs => %(window_s)s::float8))
 
 -- name: request_approval
 -- Hold a group for a person, bound to the digest of exactly its effects.
 INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, proposal_id, purpose, group_name, state, digest, effect_digests,
-                              policy_version, rule, audience, quorum, requested_at, expires_at)
+                              policy_version, rule, audience, quorum, requested_at, expires_at, sampled_by)
 VALUES (%(approval_id)s, %(job_id)s, %(tenant)s, %(action)s, %(proposal_id)s, 'effects', %(group_name)s, 'pending', %(digest)s,
         %(effect_digests)s::bytea[], %(policy_version)s, %(rule)s, %(audience)s::text[], %(quorum)s, deedbox.clock(),
-        deedbox.clock() + make_interval(secs => %(expires_s)s))
+        deedbox.clock() + make_interval(secs => %(expires_s)s), %(sampled_by)s)
 
 -- name: enqueue_approved
 -- Put exactly the effects of an approved group on the outbox: those whose digests the approval names. Ids come from the caller.
 INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest,
-                            approval_id, state, not_before, not_after)
+                            approval_id, state, not_before, not_after, after_slot)
 SELECT ids.effect_id, p.job_id, a.tenant, a.action, 'act', p.proposal_effect_id, p.connector, p.target, p.slot, p.digest,
-       a.approval_id, 'pending', deedbox.clock(), deedbox.clock() + make_interval(secs => %(not_after_s)s)
+       a.approval_id, 'pending', deedbox.clock(), deedbox.clock() + make_interval(secs => %(not_after_s)s), p.after_slot
 FROM deedbox.approval a
 JOIN (
     SELECT *, row_number() OVER (ORDER BY position) AS n FROM deedbox.proposal_effect
@@ -40,3 +42,28 @@ JOIN (
 JOIN unnest(%(effect_id)s::uuid[]) WITH ORDINALITY AS ids (effect_id, n) USING (n)
 WHERE a.approval_id = %(approval_id)s AND a.state = 'approved'
 RETURNING effect_id
+
+-- name: enqueue_let_out
+-- Put exactly the effects of a group that a verdict lets out on the outbox: those whose digests the verdict names, none before its
+-- window of cancelling has passed. Ids come from the caller.
+INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest,
+                            verdict_id, state, not_before, not_after, after_slot)
+SELECT ids.effect_id, p.job_id, j.tenant, j.action, 'act', p.proposal_effect_id, p.connector, p.target, p.slot, p.digest,
+       v.verdict_id, 'pending', coalesce(v.opens_at, deedbox.clock()),
+       coalesce(v.opens_at, deedbox.clock()) + make_interval(secs => %(not_after_s)s), p.after_slot
+FROM deedbox.verdict v
+JOIN deedbox.job j ON j.job_id = v.job_id
+JOIN (
+    SELECT *, row_number() OVER (ORDER BY position) AS n FROM deedbox.proposal_effect
+    WHERE job_id = %(job_id)s AND proposal_id = %(proposal_id)s AND group_name = %(group_name)s
+) AS p ON p.digest = ANY (v.effect_digests)
+JOIN unnest(%(effect_id)s::uuid[]) WITH ORDINALITY AS ids (effect_id, n) USING (n)
+WHERE v.verdict_id = %(verdict_id)s AND v.decision IN ('allow', 'delay', 'sample')
+RETURNING effect_id
+
+-- name: hold_input
+-- Hold a job that was accepted to wait for a person: the approval of its arguments, bound to their digest.
+INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, purpose, group_name, state, digest, effect_digests, policy_version,
+                              rule, audience, quorum, requested_at, expires_at)
+VALUES (%(approval_id)s, %(job_id)s, %(tenant)s, %(action)s, 'input', 'input', 'pending', %(digest)s, '{}', %(policy_version)s,
+        'hold_input', %(audience)s::text[], %(quorum)s, deedbox.clock(), deedbox.clock() + make_interval(secs => %(expires_s)s))

@@ -12,6 +12,24 @@ CROSS JOIN LATERAL (
 ) AS t
 ON CONFLICT DO NOTHING
 
+-- name: open_once
+-- Open an alert about a job unless one with the same cause and the same words is open in its tenant.
+INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
+SELECT %(alert_id)s, j.tenant, %(cause)s, j.job_id, %(effect_id)s, %(message)s
+FROM deedbox.job j
+WHERE j.job_id = %(job_id)s AND NOT EXISTS (
+    SELECT FROM deedbox.alert a
+    WHERE a.tenant = j.tenant AND a.cause = %(cause)s AND a.message = %(message)s AND a.closed_at IS NULL
+)
+ON CONFLICT DO NOTHING
+
+-- name: living
+-- How many people of a tenant have a role of an audience and one that may decide, and are not disabled.
+SELECT count(*) FROM deedbox.principal p
+WHERE p.tenant = %(tenant)s AND p.kind = 'person' AND p.disabled_at IS NULL
+    AND EXISTS (SELECT FROM deedbox."grant" g WHERE g.principal_id = p.principal_id AND g.role = ANY (%(audience)s::text[]))
+    AND EXISTS (SELECT FROM deedbox."grant" g WHERE g.principal_id = p.principal_id AND g.role = ANY (%(deciding)s::text[]))
+
 -- name: retried_before
 -- Whether an earlier attempt of this round was tried again for the same class of failure.
 SELECT EXISTS (

@@ -39,8 +39,17 @@ RETURNING decided_at
 UPDATE deedbox.approval_token SET voided_at = deedbox.clock() WHERE approval_id = %(approval_id)s AND voided_at IS NULL
 
 -- name: other_approvals
--- The states of all approvals of a job.
-SELECT state FROM deedbox.approval WHERE job_id = %(job_id)s
+-- The states of all approvals of what a job proposed.
+SELECT state FROM deedbox.approval WHERE job_id = %(job_id)s AND purpose = 'effects'
+
+-- name: has_acts
+-- Whether something of a job was authorised already, by a person or by a verdict.
+SELECT EXISTS (SELECT FROM deedbox.effect WHERE job_id = %(job_id)s AND kind = 'act')
+
+-- name: approve_input
+-- The held arguments of a job may run, at the time it was asked for; the row is locked by the same transaction.
+UPDATE deedbox.queue SET state = 'queued', due = run_at <= deedbox.clock(), updated_at = deedbox.clock()
+WHERE job_id = %(job_id)s AND state IN ({{job.approve_input}})
 
 -- name: move_job
 -- Move a job that is held; the row is locked by the same transaction.

@@ -230,8 +230,8 @@ WHERE state IN ({{effect.lose_track}}) AND lease_until <= deedbox.clock() AND ef
 ORDER BY effect_id LIMIT %(limit)s
 
 -- name: unsendable
--- Pending effects whose time passed, whose predecessor ended without being done, or which may have been done and whose key the
--- provider has forgotten, paged by key.
+-- Pending effects whose time passed, whose predecessor ended without being done or will never be authorised, or which may have been
+-- done and whose key the provider has forgotten, paged by key.
 SELECT e.effect_id, e.job_id
 FROM (
     (SELECT * FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND not_after <= deedbox.clock()
@@ -246,5 +246,10 @@ WHERE e.effect_id > %(after)s
     AND (e.not_after <= deedbox.clock() OR (e.doubtful AND NOT coalesce(
         t.capability = 'native_key' AND e.first_sent_at + t.native_key_ttl > deedbox.clock(), false)) OR (e.after_slot IS NOT NULL AND EXISTS (
         SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot AND x.state IN ('failed', 'canceled')
+    )) OR (e.after_slot IS NOT NULL AND NOT EXISTS (
+        SELECT FROM deedbox.effect x WHERE x.job_id = e.job_id AND x.slot = e.after_slot
+    ) AND EXISTS (
+        -- Every group of the job has been decided.
+        SELECT FROM deedbox.queue q WHERE q.job_id = e.job_id AND q.state = 'dispatching'
     )))
 ORDER BY e.effect_id LIMIT %(limit)s
