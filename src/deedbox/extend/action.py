@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
 from deedbox.model.backoff import Retry, seconds
+from deedbox.model.consequence import CONSEQUENCES, Consequence
 from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
 
@@ -60,6 +61,11 @@ class Action:
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
+    consequence: Consequence = "consequential"
+    """What its effects can lead to: who may decide them, and how, depends on it."""
+    domain: str | None = None
+    domain_role: str | None = None
+    """The role that whoever decides its effects must hold beside one of `approvers`; the domain names it."""
 
     @property
     def versions(self) -> frozenset[int]:
@@ -85,6 +91,9 @@ def make_action(
     again: frozenset[str] = frozenset(),
     keep: str | float | None = None,
     on_failure: Mapping[FailureClass, Answer] | None = None,
+    consequence: Consequence = "consequential",
+    domain: str | None = None,
+    domains: Mapping[str, str | None] | None = None,
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
@@ -128,7 +137,30 @@ def make_action(
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
         threaded=threaded,
+        consequence=_consequence(name, consequence),
+        domain=domain,
+        domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
     )
+
+
+def _consequence(name: str, consequence: Consequence) -> Consequence:
+    if consequence not in CONSEQUENCES:
+        raise RegistrationError(f"{name}: consequence is one of {', '.join(CONSEQUENCES)}")
+    return consequence
+
+
+def _domain_role(name: str, domain: str | None, domains: Mapping[str, str | None], *, has_approvers: bool) -> str | None:
+    if domain is None:
+        return None
+    # A misspelt domain must not be one that needs nobody: every domain that is used is one that the app declares.
+    if domain not in domains:
+        raise RegistrationError(f"{name}: the app says nothing of the domain {domain!r}; App(domains={{{domain!r}: a role}})")
+    role = domains[domain]
+    if role is not None and not has_approvers:
+        raise RegistrationError(
+            f"{name}: effects of the domain {domain!r} are decided by a person, so approvers must name a role"
+        )
+    return role
 
 
 def _on_failure(

@@ -98,6 +98,8 @@ async def admit(connection: Connection, ids: IdSource, proposed: Proposed, *, ou
             audience=tuple(sorted(proposed.action.approvers)),
             quorum=policy.quorum,
             expires_s=policy.expires_s,
+            consequence=proposed.action.consequence,
+            required_role=proposed.action.domain_role,
         )
         await admission.request_approval(connection, proposed.job_id, proposal_id, held)
         approvals.append(held.approval_id)
