@@ -22,7 +22,7 @@ from deedbox.model.consequence import graver
 from deedbox.model.errors import DeedboxError, InvalidValueError, Problem
 from deedbox.model.fingerprint import approval_digest, effect_body, sha256
 from deedbox.model.identity import Principal
-from deedbox.model.values import short_message
+from deedbox.model.values import short_message, storable
 from deedbox.store import admission, decision, editing
 from deedbox.store.audit import append, entry_by
 from deedbox.store.decision import Settlement, Standing
@@ -135,6 +135,9 @@ def _rewritten(one: Content, payload: Any, connectors: Mapping[str, Connector]) 
             "illegal_move", f"This process has no connector {one.connector!r}, so it cannot check what you wrote."
         )
     attachments = json.loads(one.body).get("attachments", [])
+    if storable(payload) != payload:
+        problem = Problem(place, "storable", "holds U+0000, a lone surrogate, what is no number, or is nested too deep")
+        raise DeedboxError("invalid_input", "What you wrote cannot be kept.", problems=(problem,))
     try:
         checked = known.payload_model.model_validate(payload, by_alias=True, by_name=True).model_dump(mode="json")
         known.check_plan(one.target, checked)
