@@ -241,6 +241,43 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Exactly one decision, time-out or cancellation of an approval wins; the others are told.",
         "lifecycle: approval",
     ),
+    Guarantee(
+        "G-GRAVE",
+        "A grave effect is approved on the page alone, by a person who gave the password and typed what is at stake.",
+        "safety: gate",
+    ),
+    Guarantee(
+        "G-EVERY-DOOR",
+        "Page, API, command line and the function itself decide by the same rules, whoever asks and with whatever key.",
+        "safety: approval",
+    ),
+    Guarantee(
+        "G-EDIT",
+        "An edit is a new approval with a new digest under the policy again; what leaves is of the revision approved.",
+        "lifecycle: approval",
+    ),
+    Guarantee(
+        "G-EDITOR-APART",
+        "Who edited something consequential or grave is never the only one who approves it.",
+        "safety: gate",
+    ),
+    Guarantee(
+        "G-DELEGATION",
+        "A say that was handed on counts once, while its holder has it, and never towards whoever asked; both names stay.",
+        "safety: approval",
+    ),
+    Guarantee(
+        "G-MANY-ALONE",
+        "Of approvals decided at once, each has its own digest, answer and audit entry; one refused holds up no other.",
+        "screens: approver",
+    ),
+    Guarantee(
+        "G-CANCEL-OR-SEND",
+        "Of a cancel and a send at the same moment one happens: what was canceled is not sent, what left is not canceled.",
+        "lifecycle: effect",
+    ),
+    Guarantee("G-STALE-TOLD", "Who decides too late is told who was first and when.", "faults: approvals"),
+    Guarantee("G-ZONES", "A deadline is the same moment whatever time zone server and process have.", "faults: approvals"),
     Guarantee("G-SILENCE", "Silence never approves: an approval that runs out sends nothing.", "lifecycle: approval"),
     # Outbox
     Guarantee(

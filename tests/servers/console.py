@@ -15,6 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from deedbox.access import LoginGuard, Passwords, add_user
+from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.cards import (
@@ -137,7 +138,9 @@ class Desk:
         reason: str | None,
         how: str,
         repeat: Sequence[str] = (),
+        confirmed: Confirmed | None = None,
     ) -> DecisionResult:
+        assert confirmed is None, "no card of this console is grave"
         self.calls.append((principal.name, approval_id, digest_hex, decision, reason, how))
         assert not repeat, "no card of this console has anything to repeat"
         card = self.cards.get(approval_id)

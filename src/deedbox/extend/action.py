@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
 from deedbox.model.backoff import Retry, seconds
+from deedbox.model.consequence import CONSEQUENCES, Consequence
 from deedbox.model.facts import JUDGEMENTS, EffectKind, checked_kind, marked
 from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
@@ -70,6 +71,11 @@ class Action:
     """The names under which its payloads hold what a model judged."""
     sensitive_input: frozenset[str] = frozenset()
     """The names of its input's fields that are marked sensitive."""
+    consequence: Consequence = "consequential"
+    """What its effects can lead to: who may decide them, and how, depends on it."""
+    domain: str | None = None
+    domain_role: str | None = None
+    """The role that whoever decides its effects must hold beside one of `approvers`; the domain names it."""
 
     @property
     def versions(self) -> frozenset[int]:
@@ -98,6 +104,9 @@ def make_action(
     kind: EffectKind | None = None,
     hold_input: bool = False,
     payloads: Mapping[str, type[BaseModel]] | None = None,
+    consequence: Consequence = "consequential",
+    domain: str | None = None,
+    domains: Mapping[str, str | None] | None = None,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -153,6 +162,9 @@ def make_action(
         hold_input=hold_input,
         judgements=judgements,
         sensitive_input=marked(input_model, "sensitive"),
+        consequence=_consequence(name, consequence),
+        domain=domain,
+        domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
     )
 
 
@@ -171,6 +183,26 @@ def _kind(name: str, kind: str | None) -> EffectKind | None:
         return None if kind is None else checked_kind(kind)
     except ValueError as error:
         raise RegistrationError(f"{name}: {error}") from error
+
+
+def _consequence(name: str, consequence: Consequence) -> Consequence:
+    if consequence not in CONSEQUENCES:
+        raise RegistrationError(f"{name}: consequence is one of {', '.join(CONSEQUENCES)}")
+    return consequence
+
+
+def _domain_role(name: str, domain: str | None, domains: Mapping[str, str | None], *, has_approvers: bool) -> str | None:
+    if domain is None:
+        return None
+    # A misspelt domain must not be one that needs nobody: every domain that is used is one that the app declares.
+    if domain not in domains:
+        raise RegistrationError(f"{name}: the app says nothing of the domain {domain!r}; App(domains={{{domain!r}: a role}})")
+    role = domains[domain]
+    if role is not None and not has_approvers:
+        raise RegistrationError(
+            f"{name}: effects of the domain {domain!r} are decided by a person, so approvers must name a role"
+        )
+    return role
 
 
 def _on_failure(

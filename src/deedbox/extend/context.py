@@ -188,11 +188,15 @@ class Context:
             sha256(body),
             after,
             what,
-            _recipients(known, target, checked),
-            holds_any(checked, _sensitive(known.payload_model)),
+            *reach(known, target, checked),
         )
         self.plans.append(plan)
         return plan
+
+
+def reach(connector: Connector, target: str, payload: Mapping[str, Any]) -> tuple[int, bool]:
+    """How many recipients a checked payload reaches, and whether one of its sensitive fields is there."""
+    return _recipients(connector, target, payload), holds_any(payload, _sensitive(connector.payload_model))
 
 
 @lru_cache(maxsize=256)

@@ -133,6 +133,8 @@ async def _hold(
         quorum=action.policy.quorum,
         expires_s=action.policy.expires_s,
         sampled_by=verdict.sampled_by,
+        consequence=action.consequence,
+        required_role=action.domain_role,
     )
     await admission.request_approval(connection, proposed.job_id, proposal_id, held)
     return held.approval_id

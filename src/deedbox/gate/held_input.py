@@ -4,8 +4,7 @@ import json
 from uuid import UUID
 
 from deedbox.model.fingerprint import jcs, sha256
-from deedbox.store import accept, admission, decision
-from deedbox.store.ids import IdSource
+from deedbox.store import accept, admission
 from deedbox.store.pool import Connection
 
 
@@ -37,9 +36,3 @@ async def hold_input(connection: Connection, job: accept.NewJob, held_for: accep
             expires_s=held_for.expires_s,
         ),
     )
-
-
-async def let_run(connection: Connection, ids: IdSource, job_id: UUID) -> None:
-    """The held arguments were approved: the job may run, at its time. Its queue row is locked."""
-    await decision.approve_input(connection, job_id)
-    await decision.add_event(connection, job_id, event_id=ids.new(), event_type="job.queued", payload_json="{}")

@@ -73,7 +73,19 @@ def cases(action: Action, plans: Sequence[EffectPlan], basis: Basis) -> list[Cas
 
 def wishes(action: Action, plans: Sequence[EffectPlan], basis: Basis) -> list[Wish]:
     """What the action's rules say of each effect, in the order of the plans."""
-    return [wish(action.policy.rules, case) for case in cases(action, plans, basis)]
+    found = [wish(action.policy.rules, case) for case in cases(action, plans, basis)]
+    return found if _by_rule(action) else [_by_person(item) for item in found]
+
+
+def _by_rule(action: Action) -> bool:
+    """Whether a rule may let its effects out: never what is grave, and never where a domain names who decides."""
+    return action.consequence != "grave" and action.domain_role is None
+
+
+def _by_person(item: Wish) -> Wish:
+    if item.verdict in {"hold", "deny"}:
+        return item
+    return Wish(item.slot, item.group, "hold", f"{item.why}: only a person decides this", None, item.verdict)
 
 
 def strictest(of_group: Sequence[Wish]) -> Wish:
@@ -113,3 +125,29 @@ class GroupVerdict:
     def lets_out(self) -> bool:
         """Whether its effects go to the outbox without a person."""
         return self.decision in {"allow", "delay", "sample"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The verdict on an edited group, with the rule and the version of the policy that gave it.
+
+    Whatever is not denied is held again: a person has looked at it and changed it, so no rule lets it through.
+    """
+
+    decision: Literal["hold", "deny"]
+    rule: str
+    policy_version: str
+    quorum: int
+
+
+def judge_edit(action: Action, plans: Sequence[EffectPlan], basis: Basis) -> Ruling:
+    """Judge an edited group; `plans` are all its effects as they are now, `basis` is of the attempt that proposed it."""
+    policy = action.policy
+    if policy.decision == "deny" or not action.approvers:
+        return Ruling("deny", policy.rule, policy.version, policy.quorum)
+    if not policy.rules:
+        return Ruling("hold", policy.rule, policy.version, policy.quorum)
+    deciding = strictest(wishes(action, plans, basis))
+    if deciding.verdict in {"hold", "deny"}:
+        return Ruling("deny" if deciding.verdict == "deny" else "hold", deciding.why, policy.version, policy.quorum)
+    return Ruling("hold", f"{deciding.why}: a person edited it", policy.version, policy.quorum)

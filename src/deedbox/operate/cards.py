@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
+from deedbox.gate.confirm import Confirmed, Stake
+from deedbox.model.consequence import Consequence
 from deedbox.model.identity import Principal
 
 Decision = Literal["approve", "reject"]
@@ -77,6 +79,28 @@ class VoteLine:
     name: str
     decision: Decision
     at: datetime
+    for_name: str | None = None
+    """Whose say it was, where that was not the voter's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """One value that an edit changed: where, what it was and what it is now; None where there was or is none."""
+
+    slot: str
+    label: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EditedBy:
+    """Who changed what was proposed, first to last, when the last of them did, and what that changed."""
+
+    names: tuple[str, ...]
+    at: datetime
+    former: UUID
+    changes: tuple[ChangedRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +119,9 @@ class ApprovalCard:
     `digest_hex` is the SHA-256 of exactly what is shown (64 lower-case hexadecimal digits). `sentences` say what will happen.
     `key` is the caller's idempotency key. `audience` are the roles that may decide. `why_not` says why this principal may
     not, where `may_decide` is false. `superseded_by` is the approval that took this one's place.
-    `pruned_at` is when the content of what was proposed was removed, because its retention had passed.
+    `pruned_at` is when the content of what was proposed was removed, because its retention had passed. `rule` is why it is
+    held. `required_role` is what whoever decides has to hold beside a role of the audience. `stake` is what is typed before
+    something grave is approved. `say_of` is whose say this principal would speak, where it is not its own.
     """
 
     approval_id: UUID
@@ -133,6 +159,15 @@ class ApprovalCard:
     purpose: Literal["effects", "input"] = "effects"
     """Whether effects are decided, or the arguments with which the action is to run."""
     arguments: tuple[Row, ...] = ()
+    rule: str = ""
+    policy_version: str = ""
+    consequence: Consequence = "consequential"
+    required_role: str | None = None
+    stake: Stake | None = None
+    say_of: str | None = None
+    edited: EditedBy | None = None
+    may_edit: bool = False
+    may_delegate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +186,12 @@ class ApprovalLine:
     may_decide: bool
     quorum: int = 1
     votes: int = 0
+    consequence: Consequence = "consequential"
+    policy_version: str = ""
+    digest_hex: str = ""
+    say_of: str | None = None
+    many: bool = False
+    """Whether it may be decided together with others of its action and policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +233,13 @@ class Decide(Protocol):
         reason: str | None,
         how: str,
         repeat: Sequence[str] = (),
+        confirmed: Confirmed | None = None,
     ) -> DecisionResult:
         """Decide exactly what `digest_hex` names; `repeat` are the slots that are to be done a second time.
 
-        Raises DeedboxError with the code approval_changed, already_decided, approval_expired, permission_denied,
-        repeat_unconfirmed or not_found.
+        `confirmed` is what a page asked once more for something grave. Raises DeedboxError with the code approval_changed,
+        already_decided, approval_expired, permission_denied, session_required, confirmation_required, repeat_unconfirmed or
+        not_found.
         """
         ...
 

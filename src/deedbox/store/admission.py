@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from deedbox.model.consequence import Consequence
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
@@ -41,6 +42,8 @@ class HeldGroup:
     expires_s: float
     sampled_by: str | None = None
     """The rule whose sample it is."""
+    consequence: Consequence = "consequential"
+    required_role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,12 @@ async def propose(
             "policy_version": policy_version,
         },
     )
-    if not effects:
-        return
+    if effects:
+        await propose_effects(connection, job_id, proposal_id, effects)
+
+
+async def propose_effects(connection: Connection, job_id: UUID, proposal_id: UUID, effects: Sequence[ProposedEffect]) -> None:
+    """Keep the effects of a proposal that is kept."""
     await connection.execute(
         statement("admission", "propose_effects"),
         {
@@ -155,6 +162,8 @@ async def request_approval(connection: Connection, job_id: UUID, proposal_id: UU
             "quorum": held.quorum,
             "expires_s": held.expires_s,
             "sampled_by": held.sampled_by,
+            "consequence": held.consequence,
+            "required_role": held.required_role,
         },
     )
 

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from deedbox.store.decision import Handed, handed_of
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
@@ -13,16 +14,8 @@ async def card(connection: Connection, tenant: str, approval_id: UUID) -> tuple[
     return await cursor.fetchone()
 
 
-async def effects(connection: Connection, job_id: UUID, proposal_id: UUID, group: str) -> list[tuple[Any, ...]]:
-    """Connector, target, slot, sentence and body of each effect of a group."""
-    cursor = await connection.execute(
-        statement("cards", "effects"), {"job_id": job_id, "proposal_id": proposal_id, "group_name": group}
-    )
-    return await cursor.fetchall()
-
-
 async def votes(connection: Connection, approval_id: UUID) -> list[tuple[Any, ...]]:
-    """Name, decision and time of each vote."""
+    """Name, decision and time of each vote, and the name of whose say it was."""
     cursor = await connection.execute(statement("cards", "votes"), {"approval_id": approval_id})
     return await cursor.fetchall()
 
@@ -50,3 +43,10 @@ async def inbox(connection: Connection, tenant: str, limit: int) -> list[tuple[A
     """What waits for people of a tenant."""
     cursor = await connection.execute(statement("cards", "inbox"), {"tenant": tenant, "limit": limit})
     return await cursor.fetchall()
+
+
+async def handed(connection: Connection, tenant: str, principal_id: UUID, limit: int) -> list[tuple[UUID | None, Handed]]:
+    """The says that are handed to a person now, each with the approval it is for (None: all)."""
+    given = {"tenant": tenant, "principal_id": principal_id, "limit": limit}
+    cursor = await connection.execute(statement("cards", "handed"), given)
+    return [(row[0], handed_of([row[1]])[0]) for row in await cursor.fetchall()]

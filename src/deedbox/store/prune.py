@@ -26,6 +26,7 @@ _RECORDS = (
     "forget_effects",
     "forget_votes",
     "forget_tokens",
+    "forget_delegations",
     "forget_approvals",
     "forget_verdicts",
     "forget_proposed",

@@ -233,6 +233,10 @@ CREATE TABLE deedbox.approval (
     reason text,
     superseded_by uuid,
     sampled_by text,
+    consequence text DEFAULT 'consequential'::text NOT NULL,
+    required_role text,
+    supersedes uuid,
+    editors uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -326,6 +330,21 @@ CREATE TABLE deedbox.call (
     error_code text,
     duration_ms double precision,
     detail jsonb
+);
+
+CREATE TABLE deedbox.delegation (
+    delegation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    from_principal uuid NOT NULL,
+    to_principal uuid NOT NULL,
+    approval_id uuid,
+    reason text,
+    made_at timestamp with time zone NOT NULL,
+    made_how text NOT NULL,
+    until timestamp with time zone,
+    withdrawn_at timestamp with time zone,
+    CONSTRAINT delegation_bounded CHECK ((num_nonnulls(approval_id, until) >= 1)),
+    CONSTRAINT delegation_other CHECK ((from_principal <> to_principal))
 );
 
 CREATE TABLE deedbox.document (
@@ -780,6 +799,7 @@ CREATE TABLE deedbox.vote (
     digest bytea NOT NULL,
     how text NOT NULL,
     voted_at timestamp with time zone NOT NULL,
+    for_principal uuid,
     CONSTRAINT vote_decision_check CHECK ((decision = ANY (ARRAY['approve'::text, 'reject'::text])))
 );
 
@@ -794,6 +814,12 @@ ALTER TABLE ONLY deedbox.api_key
 
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_sha256);
+
+ALTER TABLE deedbox.approval
+    ADD CONSTRAINT approval_consequence CHECK ((consequence = ANY (ARRAY['read'::text, 'reversible'::text, 'consequential'::text, 'grave'::text]))) NOT VALID;
+
+ALTER TABLE deedbox.approval
+    ADD CONSTRAINT approval_edited CHECK (((supersedes IS NULL) = (cardinality(editors) = 0))) NOT VALID;
 
 ALTER TABLE ONLY deedbox.approval
     ADD CONSTRAINT approval_pkey PRIMARY KEY (approval_id);
@@ -815,6 +841,9 @@ ALTER TABLE ONLY deedbox.audit
 
 ALTER TABLE ONLY deedbox.call
     ADD CONSTRAINT call_pkey PRIMARY KEY (call_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_pkey PRIMARY KEY (delegation_id);
 
 ALTER TABLE ONLY deedbox.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (tenant, sha256);
@@ -935,6 +964,12 @@ CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (appr
 
 CREATE INDEX call_job ON deedbox.call USING btree (job_id);
 
+CREATE INDEX delegation_approval ON deedbox.delegation USING btree (approval_id) WHERE (approval_id IS NOT NULL);
+
+CREATE INDEX delegation_from ON deedbox.delegation USING btree (from_principal, delegation_id);
+
+CREATE INDEX delegation_to ON deedbox.delegation USING btree (to_principal, delegation_id);
+
 CREATE INDEX effect_hindered ON deedbox.effect USING btree (effect_id) WHERE ((state = 'pending'::text) AND ((after_slot IS NOT NULL) OR doubtful));
 
 CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
@@ -977,6 +1012,8 @@ CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 
+CREATE UNIQUE INDEX vote_say ON deedbox.vote USING btree (approval_id, COALESCE(for_principal, principal_id));
+
 CREATE TRIGGER approval_guard BEFORE UPDATE ON deedbox.approval FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER audit_guard BEFORE DELETE OR UPDATE ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
@@ -1004,6 +1041,18 @@ ALTER TABLE ONLY deedbox.approval_token
 
 ALTER TABLE ONLY deedbox.audit_detail
     ADD CONSTRAINT audit_detail_seq_fkey FOREIGN KEY (seq) REFERENCES deedbox.audit(seq);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_from_principal_fkey FOREIGN KEY (from_principal) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_to_principal_fkey FOREIGN KEY (to_principal) REFERENCES deedbox.principal(principal_id);
 
 ALTER TABLE ONLY deedbox.effect
     ADD CONSTRAINT effect_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);

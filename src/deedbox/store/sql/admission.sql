@@ -23,10 +23,11 @@ VALUES (%(verdict_id)s, %(job_id)s, %(proposal_id)s, %(group_name)s, %(decision)
 -- name: request_approval
 -- Hold a group for a person, bound to the digest of exactly its effects.
 INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, proposal_id, purpose, group_name, state, digest, effect_digests,
-                              policy_version, rule, audience, quorum, requested_at, expires_at, sampled_by)
+                              policy_version, rule, audience, quorum, requested_at, expires_at, sampled_by, consequence,
+                              required_role)
 VALUES (%(approval_id)s, %(job_id)s, %(tenant)s, %(action)s, %(proposal_id)s, 'effects', %(group_name)s, 'pending', %(digest)s,
         %(effect_digests)s::bytea[], %(policy_version)s, %(rule)s, %(audience)s::text[], %(quorum)s, deedbox.clock(),
-        deedbox.clock() + make_interval(secs => %(expires_s)s), %(sampled_by)s)
+        deedbox.clock() + make_interval(secs => %(expires_s)s), %(sampled_by)s, %(consequence)s, %(required_role)s)
 
 -- name: enqueue_approved
 -- Put exactly the effects of an approved group on the outbox: those whose digests the approval names. Ids come from the caller.

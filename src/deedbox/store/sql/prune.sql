@@ -185,6 +185,11 @@ DELETE FROM deedbox.vote WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM
 DELETE FROM deedbox.approval_token
 WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
 
+-- name: forget_delegations
+-- Remove the says that were handed on in these jobs' approvals; those for all until a moment stay.
+DELETE FROM deedbox.delegation
+WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
+
 -- name: forget_approvals
 -- Remove these jobs' approvals.
 DELETE FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)
