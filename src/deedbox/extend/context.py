@@ -188,19 +188,20 @@ class Context:
             sha256(body),
             after,
             what,
-            _recipients(known, target, checked),
-            holds_any(checked, _sensitive(known.payload_model)),
+            recipients_of(known, target, checked),
+            holds_any(checked, sensitive_fields(known.payload_model)),
         )
         self.plans.append(plan)
         return plan
 
 
 @lru_cache(maxsize=256)
-def _sensitive(model: type[BaseModel]) -> frozenset[str]:
+def sensitive_fields(model: type[BaseModel]) -> frozenset[str]:
+    """The names of a model's fields that are marked sensitive."""
     return marked(model, "sensitive")
 
 
-def _recipients(connector: Connector, target: str, payload: Mapping[str, Any]) -> int:
+def recipients_of(connector: Connector | None, target: str, payload: Mapping[str, Any]) -> int:
     """How many the connector says it reaches, where it can say so; else how many the payload names."""
     count = cast("Callable[[str, Mapping[str, Any]], int] | None", getattr(connector, "recipients", None))
     return count_recipients(payload) if count is None else count(target, payload)
