@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
     from deedbox.model.backoff import Retry
+    from deedbox.model.facts import Facts
     from deedbox.model.failure import ActionFailure
-    from deedbox.model.policy import allow, deny, hold
+    from deedbox.model.policy import allow, deny, hold, rules
+    from deedbox.model.rules import Evidence, Grounds, Rule
 else:
     _PLACES = {
         "Abstain": "extend.outcome",
@@ -28,15 +30,20 @@ else:
         "Document": "extend.document",
         "EffectPlan": "extend.context",
         "Email": "connectors.mail",
+        "Evidence": "model.rules",
+        "Facts": "model.facts",
+        "Grounds": "model.rules",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
         "Retry": "model.backoff",
+        "Rule": "model.rules",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
+        "rules": "model.policy",
     }
 
     __getattr__ = named(__name__, _PLACES)
@@ -54,15 +61,20 @@ __all__ = [
     "Document",
     "EffectPlan",
     "Email",
+    "Evidence",
+    "Facts",
+    "Grounds",
     "Http",
     "HttpCall",
     "Retry",
+    "Rule",
     "Smtp",
     "Submit",
     "SubmitJob",
     "allow",
     "deny",
     "hold",
+    "rules",
 ]
 
 __version__ = "0.1.0"

@@ -196,15 +196,16 @@ class Context:
 
 def reach(connector: Connector, target: str, payload: Mapping[str, Any]) -> tuple[int, bool]:
     """How many recipients a checked payload reaches, and whether one of its sensitive fields is there."""
-    return _recipients(connector, target, payload), holds_any(payload, _sensitive(connector.payload_model))
+    return recipients_of(connector, target, payload), holds_any(payload, sensitive_fields(connector.payload_model))
 
 
 @lru_cache(maxsize=256)
-def _sensitive(model: type[BaseModel]) -> frozenset[str]:
+def sensitive_fields(model: type[BaseModel]) -> frozenset[str]:
+    """The names of a model's fields that are marked sensitive."""
     return marked(model, "sensitive")
 
 
-def _recipients(connector: Connector, target: str, payload: Mapping[str, Any]) -> int:
+def recipients_of(connector: Connector | None, target: str, payload: Mapping[str, Any]) -> int:
     """How many the connector says it reaches, where it can say so; else how many the payload names."""
     count = cast("Callable[[str, Mapping[str, Any]], int] | None", getattr(connector, "recipients", None))
     return count_recipients(payload) if count is None else count(target, payload)

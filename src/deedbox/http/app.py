@@ -16,6 +16,7 @@ from deedbox.http.jobs import Jobs
 from deedbox.http.lanes import LaneRoutes
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
+from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.operate.follow import Follow
@@ -42,6 +43,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
+        *PolicyRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -16,6 +16,7 @@ from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
@@ -80,6 +81,7 @@ class HttpDeps:
     approvals: Approvals
     rounds: Rounds
     lanes: Lanes
+    policies: Policies
     public_url: str
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)

@@ -104,6 +104,12 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
     verb = {"name": "verb", "in": "path", "required": True, "schema": {"type": "string"}}
     wait = {"name": "wait", "in": "query", "schema": {"type": "number", "minimum": 0, "maximum": 25}}
     after = {"name": "after", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    since = {
+        "name": "since",
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "A duration, `7d` where none is given.",
+    }
     paths = {
         "/api/jobs": {"get": _read("list_jobs", "Jobs, newest first.")},
         "/api/jobs/{job_id}": {"get": _read("show_job", "A job as it stands.", job, wait, schema=_ref("Job"))},
@@ -151,6 +157,8 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/lanes/actions/{action}": {
             "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
         },
+        "/api/policy": {"get": _read("list_policies", "The policy of each action, rule by rule.")},
+        "/api/policy/trial": {"get": _read("try_policies", "What was proposed lately under the rules of now.", since)},
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
         "/api/effects/{effect_id}/{verb}": {

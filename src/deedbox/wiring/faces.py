@@ -65,6 +65,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             approvals=installation.approvals,
             rounds=installation.rounds,
             lanes=installation.lanes,
+            policies=installation.policies,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

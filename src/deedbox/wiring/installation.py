@@ -20,6 +20,7 @@ from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
@@ -57,6 +58,7 @@ class Installation:
     verbs: Verbs
     rounds: Rounds
     lanes: Lanes
+    policies: Policies
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -113,6 +115,7 @@ async def opened(
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
+            policies=Policies(pool, app.actions, app.connectors),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
