@@ -47,6 +47,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         decide=installation.approvals.decide,
         inbox=installation.approvals.inbox,
         document=installation.views.document_file,
+        approvals=installation.approvals,
         guard=guard,
     )
     return make_app(
