@@ -30,7 +30,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 _NEXT = re.compile(r"/approvals/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_REASON = 2000
-_HEADINGS = {
+HEADINGS = {
     "approval_changed": "This changed after you opened it",
     "already_decided": "This has been decided already",
     "approval_expired": "The time to decide is over",
@@ -44,6 +44,7 @@ _HEADINGS = {
     "not_found": "There is nothing here",
     "too_many_logins": "Too many tries",
 }
+"""What stands above a refusal on a page, by its code; each says another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ class _Console:
         card = await self._deps.card(self._deps.tenant, approval_id, session.principal)
         if card is None:
             raise refused or _not_found()
-        notice = None if refused is None else (_HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
+        notice = None if refused is None else (HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
         context = {
             "card": card,
             "notice": notice,
@@ -319,7 +320,7 @@ class _Console:
         return self._pages.render("approval.html", self._shown(request, session), context, status=status)
 
     def _refusal(self, error: DeedboxError) -> Response:
-        heading = _HEADINGS.get(error.code, CODES[error.code].title)
+        heading = HEADINGS.get(error.code, CODES[error.code].title)
         return self._pages.message(
             Shown(), status=error.status, heading=heading, sentences=(error.detail,), way_on=("/", "Go to the inbox")
         )
