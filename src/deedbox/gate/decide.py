@@ -66,8 +66,8 @@ async def decide(
     repeat_unconfirmed where an effect that the replaced job has done, or may have done, is not among the slots of `repeat`. A
     refusal changes nothing.
     """
-    shown, checked = _check(digest_hex, choice, reason)
     require_person(principal)
+    shown, checked = _check(digest_hex, choice, reason)
     why = short_message(reason) if reason else None
     async with transaction(pool) as connection:
         # Whoever ends an approval locks its job's queue row first; where there is none, the approval has ended.

@@ -63,8 +63,8 @@ async def edit(
     pointer to each bad field, policy_denied, and whatever `decide` raises for a person, a state and a digest. A refusal changes
     nothing.
     """
-    shown = digest_of(digest_hex)
     require_person(principal)
+    shown = digest_of(digest_hex)
     why = short_message(reason) if reason and reason.strip() else None
     async with transaction(pool) as connection:
         await decision.lock_job_of(connection, approval_id, principal.tenant)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, cast
 
@@ -43,6 +43,11 @@ def when(moment: datetime, zone: str | None = None) -> str:
     name = moment.tzname() if zone is None else zone
     day = f"{_DAYS[moment.weekday()]} {moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
     return f"{day}, {moment.hour:02}:{moment.minute:02} {name or ''}".rstrip()
+
+
+def utc(moment: datetime) -> str:
+    """A moment in UTC, whatever zone it came in."""
+    return when(moment.astimezone(UTC), "UTC")
 
 
 def remaining(seconds: float) -> str:
@@ -99,7 +104,9 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(visible=visible, when=when, remaining=remaining, title_of=title_of, size_of=size_of)
+        self._environment.filters.update(
+            visible=visible, when=when, utc=utc, remaining=remaining, title_of=title_of, size_of=size_of
+        )
         self._environment.tests["long"] = is_long
         known: dict[str, Any] = {"base": base, "style": base + STYLE_PATH, "safe_url": safe_url, "host_of": host_of}
         cast("dict[str, Any]", self._environment.globals).update(known)

@@ -12,33 +12,41 @@ from urllib.parse import quote
 from uuid import UUID
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from deedbox.access import LoginGuard, Pool, SessionInfo, csrf_of, login, logout, preview_link, resolve_session
+from deedbox.access import LoginGuard, Pool, SessionInfo, login, logout, preview_link
+from deedbox.access.fresh import proved_lately
+from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import CODES, DeedboxError
 from deedbox.operate.announced import CancelEffect, ListAnnounced
 from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
+from deedbox.web.approving import Approves, Approving
 from deedbox.web.forms import Site, read_form
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
+from deedbox.web.visit import Visits
 
 _Handler = Callable[[Request], Awaitable[Response]]
 _NEXT = re.compile(r"/approvals/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_REASON = 2000
-_HEADINGS = {
+HEADINGS = {
     "approval_changed": "This changed after you opened it",
     "already_decided": "This has been decided already",
     "approval_expired": "The time to decide is over",
     "repeat_unconfirmed": "This would be done a second time",
     "permission_denied": "You may not decide this",
+    "confirmation_required": "One thing more is needed",
+    "session_required": "This is decided on its page",
+    "policy_denied": "The policy denies this",
     "invalid_input": "Nothing was decided",
     "csrf_failed": "Nothing was done",
     "not_found": "There is nothing here",
     "illegal_move": "It is too late for that",
     "too_many_logins": "Too many tries",
 }
+"""What stands above a refusal on a page, by its code; each says another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class WebDeps:
     document: ReadDocument | None = None
     announced: ListAnnounced | None = None
     cancel_effect: CancelEffect | None = None
+    approvals: Approves | None = None
     guard: LoginGuard = field(default_factory=LoginGuard)
 
 
@@ -73,6 +82,8 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
         found.append(Route("/effects/{effect_id}/cancel", console.page(console.cancel_effect), methods=["POST"]))
     if deps.document is not None:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
+    if deps.approvals is not None:
+        found += Approving(console.visits, deps.card, deps.approvals).routes(console.page)
     return found
 
 
@@ -96,6 +107,7 @@ class _Console:
         self._deps = deps
         self._site = Site.of(deps.public_url)
         self._pages = Pages(self._site.base)
+        self.visits = Visits(deps.pool, deps.tenant, self._site, self._pages)
         self._log = log("web")
 
     def page(self, handler: _Handler) -> _Handler:
@@ -189,14 +201,16 @@ class _Console:
         lines = await self._deps.inbox(self._deps.tenant, session.principal)
         lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
         soon = await self._deps.announced(self._deps.tenant, session.principal) if self._deps.announced else []
-        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines, "announced": soon})
+        many = self._deps.approvals is not None and sum(line.many for line in lines) > 1
+        context = {"lines": lines, "many": many, "more": self._deps.approvals is not None, "announced": soon}
+        return self._pages.render("inbox.html", self._shown(request, session), context)
 
     async def cancel_effect(self, request: Request) -> Response:
         """POST /effects/{id}/cancel: what leaves by itself does not."""
         self._site.require_own_form(request)
         session = await self._session(request)
         if session is None:
-            return self._go("/login")
+            return self.visits.logged_out("/")
         form = await read_form(request)
         self._require_csrf(session, form)
         effect_id = _uuid(request.path_params["effect_id"])
@@ -225,13 +239,7 @@ class _Console:
         session = await self._session(request)
         if session is None:
             where = "/" if approval_id is None else f"/approvals/{approval_id}"
-            return self._pages.message(
-                Shown(),
-                status=401,
-                heading="You are not logged in",
-                sentences=("Your session is over, so nothing was decided.", "Log in and read it once more."),
-                way_on=(f"/login?next={quote(where)}", "Log in"),
-            )
+            return self.visits.logged_out(where)
         form = await read_form(request)
         self._require_csrf(session, form)
         if approval_id is None:
@@ -239,12 +247,25 @@ class _Console:
         try:
             decision, digest, reason = _decision_of(form)
             repeat = [slot for name, slot in form.items() if name.startswith("repeat-")]
-            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page", repeat)
+            confirmed = await self._confirmed(request, session, form) if decision == "approve" and "stake" in form else None
+            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page", repeat, confirmed)
         except DeedboxError as error:
             if error.code == "not_found":
                 raise
             return await self._card(request, session, approval_id, refused=error, typed=form.get("reason", ""))
         return self._go(f"/approvals/{approval_id}")
+
+    async def _confirmed(self, request: Request, session: SessionInfo, form: dict[str, str]) -> Confirmed:
+        """What the form of something grave asked once more."""
+        fresh = await proved_lately(
+            self._deps.pool,
+            self._site.session_of(request),
+            session.principal,
+            form.get("password", ""),
+            guard=self._deps.guard,
+            peer=request.client.host if request.client else "",
+        )
+        return Confirmed(fresh, form["stake"])
 
     async def document(self, request: Request) -> Response:
         """GET /documents/{id}: an upload, handed over as a file that no browser runs."""
@@ -267,18 +288,16 @@ class _Console:
     # Shared by the handlers ------------------------------------------------------------------------------------------
 
     async def _session(self, request: Request) -> SessionInfo | None:
-        session = await resolve_session(self._deps.pool, self._site.session_of(request))
-        return session if session is not None and session.principal.tenant == self._deps.tenant else None
+        return await self.visits.session(request)
 
     def _shown(self, request: Request, session: SessionInfo) -> Shown:
-        return Shown(session.principal.name, csrf_of(self._site.session_of(request)))
+        return self.visits.shown(request, session)
 
     def _go(self, path: str) -> Response:
-        return RedirectResponse(self._site.path(path), status_code=303, headers=HEADERS)
+        return self.visits.go(path)
 
     def _require_csrf(self, session: SessionInfo, form: dict[str, str]) -> None:
-        if not session.owns(form.get("csrf", "")):
-            raise DeedboxError("csrf_failed", "The form does not belong to your session, so nothing was done.")
+        self.visits.require_csrf(session, form)
 
     def _login_form(
         self, request: Request, wanted: str, *, name: str = "", error: str | None = None, status: int = 200
@@ -310,13 +329,19 @@ class _Console:
         card = await self._deps.card(self._deps.tenant, approval_id, session.principal)
         if card is None:
             raise refused or _not_found()
-        notice = None if refused is None else (_HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
-        context = {"card": card, "notice": notice, "typed": typed, "refused": refused.code if refused else None}
+        notice = None if refused is None else (HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
+        context = {
+            "card": card,
+            "notice": notice,
+            "typed": typed,
+            "refused": refused.code if refused else None,
+            "more": self._deps.approvals is not None,
+        }
         status = 200 if refused is None else refused.status
         return self._pages.render("approval.html", self._shown(request, session), context, status=status)
 
     def _refusal(self, error: DeedboxError) -> Response:
-        heading = _HEADINGS.get(error.code, CODES[error.code].title)
+        heading = HEADINGS.get(error.code, CODES[error.code].title)
         return self._pages.message(
             Shown(), status=error.status, heading=heading, sentences=(error.detail,), way_on=("/", "Go to the inbox")
         )

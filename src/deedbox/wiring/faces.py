@@ -53,6 +53,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         document=installation.views.document_file,
         announced=installation.approvals.announced,
         cancel_effect=cancel_effect,
+        approvals=installation.approvals,
         guard=guard,
     )
     return make_app(
