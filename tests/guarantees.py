@@ -233,6 +233,17 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",
     ),
+    # Notices and alerts
+    Guarantee(
+        "G-NOTICE",
+        "A notice goes out under the built-in verdict alone, is in no job's history, and is held by no switch of acts.",
+        "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-LINK-MINTED",
+        "A link's token is in no table: it is minted for each sending, its hash committed first, and a decision voids all.",
+        "store: dispatch",
+    ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),
     Guarantee("G-ILLEGAL-MOVE", "The database refuses a move that the lifecycle does not name.", "store: tables"),
