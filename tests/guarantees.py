@@ -244,6 +244,26 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "A link's token is in no table: it is minted for each sending, its hash committed first, and a decision voids all.",
         "store: dispatch",
     ),
+    Guarantee(
+        "G-ASKED",
+        "Each living person who may decide and has an address is asked by mail, once, with no word of what is to be sent.",
+        "issue 4: links by mail",
+    ),
+    Guarantee(
+        "G-REMINDED-ONCE",
+        "A reminder is sent once, however many notifiers look, and none once it is decided.",
+        "issue 4: decisions",
+    ),
+    Guarantee(
+        "G-ESCALATED",
+        "What nobody decides in time may be decided by a further role as well, which is told once.",
+        "issue 4: decisions",
+    ),
+    Guarantee(
+        "G-SLOW-NOTIFIER",
+        "However slow a notice is, decisions are not held up and approvals lapse at their own time.",
+        "safety: approval",
+    ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),
     Guarantee("G-ILLEGAL-MOVE", "The database refuses a move that the lifecycle does not name.", "store: tables"),

@@ -22,6 +22,7 @@ KEY_FIELD = "idempotency_key"
 MOST_PRIORITY = 1000
 
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
+_ROLE = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 _TOO_WIDE = ("_tool", "_api", "_database")
 
 
@@ -60,6 +61,9 @@ class Action:
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
+    escalate_to: str | None = None
+    """The role that may decide as well what has waited for `escalate_after_s` seconds."""
+    escalate_after_s: float | None = None
 
     @property
     def versions(self) -> frozenset[int]:
@@ -85,6 +89,8 @@ def make_action(
     again: frozenset[str] = frozenset(),
     keep: str | float | None = None,
     on_failure: Mapping[FailureClass, Answer] | None = None,
+    escalate_to: str | None = None,
+    escalate_after: str | float | None = None,
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
@@ -128,7 +134,26 @@ def make_action(
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
         threaded=threaded,
+        escalate_to=escalate_to,
+        escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
     )
+
+
+def _escalate_after(
+    name: str, role: str | None, after: str | float | None, approvers: frozenset[str], policy: Policy
+) -> float | None:
+    if role is None and after is None:
+        return None
+    if role is None or after is None:
+        raise RegistrationError(f"{name}: escalate_to and escalate_after: set both or neither")
+    if not approvers:
+        raise RegistrationError(f"{name}: escalate_to names who decides after the approvers, and there are none")
+    if not _ROLE.fullmatch(role) or role in approvers:
+        raise RegistrationError(f"{name}: escalate_to must be one further role, not one of its approvers")
+    after_s = seconds(after, name="escalate_after")
+    if after_s >= policy.expires_s:
+        raise RegistrationError(f"{name}: escalate_after must come before its approvals lapse, after {policy.expires_s:g} s")
+    return after_s
 
 
 def _on_failure(

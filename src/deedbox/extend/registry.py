@@ -43,6 +43,8 @@ class App:
         on_failure: Mapping[FailureClass, Answer] | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
+        escalate_to: str | None = None,
+        escalate_after: str | float | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -57,6 +59,7 @@ class App:
         DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
         `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
         `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
+        What nobody has decided `escalate_after` (`4h`) the role `escalate_to` may decide as well, and is told of it.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -78,6 +81,8 @@ class App:
                 again=frozenset(again),
                 keep=keep,
                 on_failure=on_failure,
+                escalate_to=escalate_to,
+                escalate_after=escalate_after,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

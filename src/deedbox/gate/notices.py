@@ -17,6 +17,7 @@ from deedbox.model.fingerprint import effect_body, sha256
 from deedbox.store import admission
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection
+from deedbox.telemetry import NOTICES
 
 POLICY_VERSION = "deedbox-notices-1"
 HOUSE = "system.notice"
@@ -63,7 +64,9 @@ async def enqueue(connection: Connection, ids: IdSource, notices: Sequence[Notic
     """
     if not notices:
         return []
-    return await admission.enqueue_notices(connection, [_row(ids, one) for one in notices], POLICY_VERSION)
+    made = await admission.enqueue_notices(connection, [_row(ids, one) for one in notices], POLICY_VERSION)
+    NOTICES.inc(len(made))
+    return made
 
 
 def _row(ids: IdSource, notice: Notice) -> admission.NoticeRow:

@@ -7,13 +7,14 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http.alerts import CloseBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (ActionLimitBody, AgainBody, CloseBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -118,6 +119,10 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/lanes/{lane_id}": {"put": _change("change_lane", "Pause or limit a lane.", _lane_id(), schema=ours["LaneBody"])},
         "/api/lanes/actions/{action}": {
             "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
+        },
+        "/api/alerts": {"get": _read("list_alerts", "What a person should look at, newest first.")},
+        "/api/alerts/{alert_id}/close": {
+            "post": _change("close_alert", "Close an alert; for persons.", _id("alert_id"), schema=ours["CloseBody"])
         },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},

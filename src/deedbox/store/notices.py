@@ -26,9 +26,17 @@ async def about(connection: Connection, effect_id: UUID) -> About:
     return About() if row is None else About(row[0], bool(row[1]))
 
 
-async def cancel_of_approval(connection: Connection, approval_id: UUID) -> int:
-    """Withdraw what has not been sent about an approval that this transaction has locked and ends; returns how many."""
-    return (await connection.execute(statement("notices", "cancel_of_approval"), {"approval_id": approval_id})).rowcount
+async def cancel_of_approval(
+    connection: Connection, approval_id: UUID, code: str = "approval_decided", message: str = "The approval has ended."
+) -> int:
+    """Withdraw what has not been sent about an approval that this transaction has locked; returns how many."""
+    given = {"approval_id": approval_id, "code": code, "message": message}
+    return (await connection.execute(statement("notices", "cancel_of_approval"), given)).rowcount
+
+
+async def cancel_of_alert(connection: Connection, alert_id: UUID) -> int:
+    """Withdraw what has not been sent about an alert that this transaction closes; returns how many."""
+    return (await connection.execute(statement("notices", "cancel_of_alert"), {"alert_id": alert_id})).rowcount
 
 
 async def forget_old(connection: Connection, keep_s: float, after: UUID, limit: int) -> UUID | None:

@@ -236,6 +236,7 @@ CREATE TABLE deedbox.approval (
     reason text,
     superseded_by uuid,
     notify_at timestamp with time zone DEFAULT deedbox.clock(),
+    escalated_to text,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -929,6 +930,8 @@ CREATE INDEX alert_notify ON deedbox.alert USING btree (notify_at) WHERE ((close
 CREATE UNIQUE INDEX alert_open ON deedbox.alert USING btree (tenant, cause, job_id, effect_id) NULLS NOT DISTINCT WHERE (closed_at IS NULL);
 
 CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
+
+CREATE INDEX approval_escalate ON deedbox.approval USING btree (action, requested_at) WHERE ((state = 'pending'::text) AND (escalated_to IS NULL));
 
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
 

@@ -17,8 +17,10 @@ from starlette.routing import BaseRoute, Route
 
 from deedbox.access import LoginGuard, Pool, SessionInfo, csrf_of, login, logout, preview_link, resolve_session
 from deedbox.model.errors import CODES, DeedboxError
+from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
+from deedbox.web.alerts import AlertPages
 from deedbox.web.forms import Site, read_form
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
 
@@ -50,6 +52,7 @@ class WebDeps:
     decide: Decide
     inbox: ListInbox
     document: ReadDocument | None = None
+    alerts: AlertDesk | None = None
     guard: LoginGuard = field(default_factory=LoginGuard)
 
 
@@ -65,6 +68,13 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
         Route("/approvals/{approval_id}", console.page(console.decide), methods=["POST"]),
         Route(STYLE_PATH, _style, methods=["GET"]),
     ]
+    if deps.alerts is not None:
+        site = Site.of(deps.public_url)
+        alerts = AlertPages(deps.pool, deps.tenant, site, Pages(site.base), deps.alerts)
+        found += [
+            Route("/alerts", console.page(alerts.listed), methods=["GET"]),
+            Route("/alerts/{alert_id}", console.page(alerts.close), methods=["POST"]),
+        ]
     if deps.document is not None:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
     return found
@@ -182,7 +192,9 @@ class _Console:
             return self._go("/login")
         lines = await self._deps.inbox(self._deps.tenant, session.principal)
         lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
-        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines})
+        return self._pages.render(
+            "inbox.html", self._shown(request, session), {"lines": lines, "has_alerts": self._deps.alerts is not None}
+        )
 
     async def approval(self, request: Request) -> Response:
         """GET /approvals/{id}, also as a link with a token."""

@@ -48,6 +48,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         inbox=installation.approvals.inbox,
         document=installation.views.document_file,
         guard=guard,
+        alerts=installation.alerts,
     )
     return make_app(
         HttpDeps(
@@ -59,6 +60,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             approvals=installation.approvals,
             rounds=installation.rounds,
             lanes=installation.lanes,
+            alerts=installation.alerts,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

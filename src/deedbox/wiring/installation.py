@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from deedbox import __version__
 from deedbox.access.resolve import KeyCache
 from deedbox.connectors.read import TargetReader
-from deedbox.connectors.settings import Bindable
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
 from deedbox.extend.submitter import TakesSubmitter
 from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.readiness import Pulse
@@ -35,6 +35,7 @@ from deedbox.store.wakeup import Wakeup
 if TYPE_CHECKING:
     from deedbox.worker.execute import Models
 
+from deedbox.wiring.house import Voice, bound, voice_of
 from deedbox.wiring.places import Database
 from deedbox.wiring.schema import connected
 
@@ -57,12 +58,14 @@ class Installation:
     verbs: Verbs
     rounds: Rounds
     lanes: Lanes
+    alerts: Alerts
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
     name: str
     reader: TargetReader
     models: "Models | None"
+    voice: Voice
 
 
 @asynccontextmanager
@@ -71,7 +74,8 @@ async def opened(
 ) -> AsyncGenerator[Installation]:
     """Open what a process needs, in order, and close it in the opposite one.
 
-    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer.
+    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer, StartError where settings name
+    what is not there.
     """
     # Unique per start, so that two processes never share a name (dbos-transact-py#804).
     name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -84,10 +88,10 @@ async def opened(
         stack.push_async_callback(pool.close)
         ids = await IdSource.read(pool)
         policy = EgressPolicy(settings.egress_allow)
-        for connector in app.connectors.values():
-            if isinstance(connector, Bindable):
-                connector.bind(settings.connectors, policy)
-                stack.push_async_callback(connector.aclose)
+        # A command that only asks says nothing of its own accord.
+        voice = voice_of(settings, app) if roles else Voice()
+        for connector in bound({**app.connectors, **voice.connectors}, settings, policy):
+            stack.push_async_callback(connector.aclose)
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
@@ -113,6 +117,7 @@ async def opened(
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
+            alerts=Alerts(pool),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
@@ -120,6 +125,7 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            voice=voice,
         )
 
 

@@ -36,9 +36,11 @@ CREATE TRIGGER effect_guard_notice BEFORE INSERT ON deedbox.effect FOR EACH ROW
 ALTER TABLE deedbox.principal ADD COLUMN email text,
     ADD CONSTRAINT principal_email_check CHECK (email IS NULL OR (kind = 'person' AND length(email) <= 254)) NOT VALID;
 
--- When people are to be told next about an approval that is pending; NULL once nothing more is to be said.
-ALTER TABLE deedbox.approval ADD COLUMN notify_at timestamptz DEFAULT deedbox.clock();
+-- When people are to be told next about an approval that is pending, NULL once nothing more is to be said; and the further role
+-- that was asked when nobody had decided.
+ALTER TABLE deedbox.approval ADD COLUMN notify_at timestamptz DEFAULT deedbox.clock(), ADD COLUMN escalated_to text;
 CREATE INDEX approval_notify ON deedbox.approval (notify_at) WHERE state = 'pending' AND notify_at IS NOT NULL;
+CREATE INDEX approval_escalate ON deedbox.approval (action, requested_at) WHERE state = 'pending' AND escalated_to IS NULL;
 
 -- What has been said about an approval: the request, each reminder, the escalation. The key is what makes each happen once.
 CREATE TABLE deedbox.approval_stage (

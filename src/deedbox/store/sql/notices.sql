@@ -5,11 +5,18 @@ FROM deedbox.notice n LEFT JOIN deedbox.approval a ON a.approval_id = n.approval
 WHERE n.effect_id = %(effect_id)s
 
 -- name: cancel_of_approval
--- Withdraw what has not been sent yet about an approval that ends in this transaction. What is being leased at this moment is
+-- Withdraw what has not been sent yet about an approval that this transaction has locked. What is being leased at this moment is
 -- waited for, and is then no longer pending; its sender finds out before it dials.
-UPDATE deedbox.effect SET state = 'canceled', code = 'approval_decided', message = 'The approval has ended.', updated_at = deedbox.clock()
+UPDATE deedbox.effect SET state = 'canceled', code = %(code)s, message = %(message)s, updated_at = deedbox.clock()
 WHERE effect_id = ANY (ARRAY (SELECT effect_id FROM deedbox.notice WHERE approval_id = %(approval_id)s))
     -- A CASE: each row is found by its id, and not by an index of all that are pending.
+    AND kind = 'notice' AND NOT doubtful AND CASE WHEN state IN ({{effect.cancel}}) THEN true END
+
+-- name: cancel_of_alert
+-- Withdraw what has not been sent yet about an alert that is closed in this transaction.
+UPDATE deedbox.effect SET state = 'canceled', code = 'alert_closed', message = 'A person has closed the alert.',
+       updated_at = deedbox.clock()
+WHERE effect_id = ANY (ARRAY (SELECT effect_id FROM deedbox.notice WHERE alert_id = %(alert_id)s))
     AND kind = 'notice' AND NOT doubtful AND CASE WHEN state IN ({{effect.cancel}}) THEN true END
 
 -- name: old
