@@ -326,6 +326,37 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",
     ),
+    # Notices and alerts
+    Guarantee(
+        "G-NOTICE",
+        "A notice goes out under the built-in verdict alone, is in no job's history, and is held by no switch of acts.",
+        "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-LINK-MINTED",
+        "A link's token is in no table: it is minted for each sending, its hash committed first, and a decision voids all.",
+        "store: dispatch",
+    ),
+    Guarantee(
+        "G-ASKED",
+        "Each living person who may decide and has an address is asked by mail, once, with no word of what is to be sent.",
+        "issue 4: links by mail",
+    ),
+    Guarantee(
+        "G-REMINDED-ONCE",
+        "A reminder is sent once, however many notifiers look, and none once it is decided.",
+        "issue 4: decisions",
+    ),
+    Guarantee(
+        "G-ESCALATED",
+        "What nobody decides in time may be decided by a further role as well, which is told once.",
+        "issue 4: decisions",
+    ),
+    Guarantee(
+        "G-SLOW-NOTIFIER",
+        "However slow a notice is, decisions are not held up and approvals lapse at their own time.",
+        "safety: approval",
+    ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),
     Guarantee("G-ILLEGAL-MOVE", "The database refuses a move that the lifecycle does not name.", "store: tables"),

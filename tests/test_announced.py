@@ -123,8 +123,8 @@ async def test_the_announcement_and_the_card_of_arguments_fit(database: TestData
         assert job.state == "queued"
         await database.rows(
             "INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, purpose, group_name, state, digest,"
-            " effect_digests, policy_version, rule, audience, requested_at, expires_at) SELECT gen_random_uuid(), %s, 'default',"
-            " 'refund_customer', 'input', 'input', 'pending', sha256('x'), '{}', 'v', 'hold_input', '{manager}',"
+            " effect_digests, policy_version, rule, audience, requested_at, expires_at) SELECT gen_random_uuid(), %s,"
+            " 'default', 'refund_customer', 'input', 'input', 'pending', sha256('x'), '{}', 'v', 'hold_input', '{manager}',"
             " deedbox.clock(), deedbox.clock() + interval '1h'",
             job.job_id,
         )

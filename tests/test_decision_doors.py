@@ -27,7 +27,9 @@ from deedbox.intake.submit import Intake
 from deedbox.model.consequence import Consequence
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
@@ -135,6 +137,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
                 approvals=desk.approvals,
                 rounds=Rounds(desk.pool, desk.ids, desk.app.actions, intake),
                 lanes=Lanes(desk.pool),
+                policies=Policies(desk.pool, desk.app.actions, desk.app.connectors),
+                alerts=Alerts(desk.pool),
                 public_url=url,
                 extra_routes=tuple(web_routes(web)),
             )

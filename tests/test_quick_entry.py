@@ -42,6 +42,7 @@ def face() -> Face:
         rounds=NOTHING,
         lanes=NOTHING,
         policies=NOTHING,
+        alerts=NOTHING,
         public_url="http://127.0.0.1",
     )
     return cast("Face", make_app(deps))

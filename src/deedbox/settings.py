@@ -9,6 +9,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
 from deedbox.dispatch.switch import environment_half
+from deedbox.model.addresses import check_mail_address
+from deedbox.model.alarms import ANY, CAUSES
 from deedbox.model.lease import Lease
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
@@ -76,6 +78,28 @@ class Settings(BaseSettings):
     targets: tuple[HttpTargetConfig, ...] = Field(
         default=(), description='HTTP targets as a JSON list: [{"name": "crm", "base_url": …, "bearer": …}].'
     )
+    notify_mail: bool = Field(
+        default=False,
+        description="Write to the people who may decide when an approval waits, with reminders; needs DEEDBOX_SMTP.",
+    )
+    notify_remind_at: tuple[float, ...] = Field(
+        default=(0.5, 0.9), description="Parts of an approval's time after which people are reminded, as a JSON list."
+    )
+    alerts_to: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description='Owners of alerts by cause, as JSON: {"default": ["ops@example.org"], "effect_unknown": ["slack:ops"]}; '
+        "each a mail address, or connector:target.",
+    )
+    alerts_remind_s: float = Field(
+        default=14400.0, ge=60, le=30 * 86400, description="Seconds after which the owner of an open alert is told again."
+    )
+    alerts_reminders: int = Field(default=3, ge=0, le=20, description="How often the owner of an open alert is told again.")
+    alerts_unknown_s: float = Field(
+        default=3600.0, gt=0, le=365 * 86400, description="Seconds after which an effect that is still unknown is an alert."
+    )
+    alerts_queued_s: float = Field(
+        default=900.0, gt=0, le=365 * 86400, description="Seconds after which jobs that are due and wait are an alert."
+    )
     egress_allow: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
     )
@@ -105,7 +129,35 @@ class Settings(BaseSettings):
         if self.keep_records_days < self.keep_days:
             raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
         Lease(self.lease_s, max(self.lease_s, 3600.0))
+        self._notices()
         return self
+
+    def _notices(self) -> None:
+        """A rule without the one it needs stops the start, instead of being dropped in silence."""
+        if self.notify_mail and self.smtp is None:
+            raise ValueError("notify_mail: needs a mail server in DEEDBOX_SMTP")
+        if any(not 0 < part < 1 for part in self.notify_remind_at):
+            raise ValueError("notify_remind_at: each is a part of the time, above 0 and below 1")
+        for cause, owners in self.alerts_to.items():
+            if cause != ANY and cause not in CAUSES:
+                raise ValueError(f"alerts_to: {cause!r} is no cause; there are {ANY}, {', '.join(CAUSES)}")
+            if not owners:
+                raise ValueError(f"alerts_to: {cause} names nobody")
+            for owner in owners:
+                self._owner(owner)
+
+    def _owner(self, owner: str) -> None:
+        name, colon, target = owner.partition(":")
+        if colon:
+            if not name or not target:
+                raise ValueError(f"alerts_to: {owner!r} is not of the form connector:target")
+            return
+        try:
+            check_mail_address(owner)
+        except ValueError as error:
+            raise ValueError(f"alerts_to: {owner!r} is neither a mail address nor connector:target") from error
+        if self.smtp is None:
+            raise ValueError(f"alerts_to: {owner} needs a mail server in DEEDBOX_SMTP")
 
     @property
     def lease(self) -> Lease:

@@ -23,6 +23,8 @@ SETTLED = Counter("deedbox_attempts_settled_total", "Attempts settled, by move."
 STALE = Counter("deedbox_attempts_stale_total", "Outcomes refused because the lease was lost.", registry=REGISTRY)
 RESCUED = Counter("deedbox_leases_rescued_total", "Leases that ran out and were taken over.", registry=REGISTRY)
 EFFECTS = Counter("deedbox_effects_ended_total", "Sendings, by connector and move.", ["connector", "move"], registry=REGISTRY)
+NOTICES = Counter("deedbox_notices_made_total", "Notices put on the outbox: mails that ask, alerts.", registry=REGISTRY)
+ALERTS_OPEN = Gauge("deedbox_alerts_open", "Alerts that nobody has closed, by cause.", ["cause"], registry=REGISTRY)
 ACCEPT_SECONDS = Histogram("deedbox_accept_seconds", "From request to commit.", registry=REGISTRY)
 RUNNING = Gauge("deedbox_attempts_running", "Attempts this process holds.", registry=REGISTRY)
 JOBS = Gauge("deedbox_jobs", "Jobs that have not ended, by state.", ["state"], registry=REGISTRY)

@@ -23,6 +23,7 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
@@ -205,6 +206,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),
             policies=Policies(one.pool, one.app.actions, one.app.connectors),
+            alerts=Alerts(one.pool),
             public_url=url,
             login=login,
             wakeup=wakeup,

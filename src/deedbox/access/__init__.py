@@ -1,6 +1,6 @@
 """Who is asking: people with passwords and sessions, services with keys. Nothing here decides what they may do."""
 
-from deedbox.access.accounts import disable_user, enable_user, grant_roles, withdraw_roles
+from deedbox.access.accounts import disable_user, enable_user, grant_roles, set_email, withdraw_roles
 from deedbox.access.entries import By
 from deedbox.access.keys import add_key, add_user, list_keys, revoke_key
 from deedbox.access.passwords import LoginLimit, Passwords
@@ -46,5 +46,6 @@ __all__ = [
     "resolve_key",
     "resolve_session",
     "revoke_key",
+    "set_email",
     "withdraw_roles",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from deedbox.access.entries import AT_TERMINAL, By
-from deedbox.access.keys import checked_roles, clean_name
+from deedbox.access.keys import checked_email, checked_roles, clean_name
 from deedbox.model.errors import DeedboxError
 from deedbox.store import access as store
 from deedbox.store.audit import append
@@ -46,6 +46,20 @@ async def grant_roles(pool: Pool, tenant: str, name: str, roles: Iterable[str], 
 async def withdraw_roles(pool: Pool, tenant: str, name: str, roles: Iterable[str], *, by: By = AT_TERMINAL) -> list[str]:
     """Take roles from a person or a service and return those it had; raises as `grant_roles` does."""
     return await _change(pool, tenant, name, roles, grants=False, by=by)
+
+
+async def set_email(pool: Pool, tenant: str, name: str, email: str | None, *, by: By = AT_TERMINAL) -> bool:
+    """Keep where a person is written to, None for nowhere; false where no person of that name is there.
+
+    The audit has that it was changed, and not the address. Raises DeedboxError("invalid_input") for an address that is none.
+    """
+    name, email = clean_name(name), checked_email(email)
+    async with transaction(pool) as connection:
+        found = await store.set_email(connection, tenant, name, email)
+        if found is not None:
+            detail = {"name": name, "has_email": email is not None}
+            await append(connection, by.entry(tenant, "set_email", (found.kind, str(found.principal_id)), detail))
+    return found is not None
 
 
 async def _change(pool: Pool, tenant: str, name: str, roles: Iterable[str], *, grants: bool, by: By) -> list[str]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from deedbox.access.entries import AT_TERMINAL, By
 from deedbox.access.passwords import Passwords
+from deedbox.model.addresses import check_mail_address
 from deedbox.model.errors import DeedboxError
 from deedbox.store import access as store
 from deedbox.store.access import KeyLine
@@ -44,6 +45,16 @@ def checked_roles(roles: Iterable[str]) -> list[str]:
     return wanted
 
 
+def checked_email(email: str | None) -> str | None:
+    """The address unchanged, None for none. Raises DeedboxError("invalid_input") for one that is not plain `name@domain`."""
+    if email is None:
+        return None
+    try:
+        return check_mail_address(email)
+    except ValueError as error:
+        raise DeedboxError("invalid_input", f"The mail address cannot be used: {error}.") from error
+
+
 def _checked(name: str, roles: Iterable[str]) -> tuple[str, list[str]]:
     name = clean_name(name)
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
@@ -61,21 +72,23 @@ async def add_user(
     *,
     passwords: Passwords | None = None,
     by: By = AT_TERMINAL,
+    email: str | None = None,
 ) -> str:
-    """Make a person with a local account and return the principal's id.
+    """Make a person with a local account and return the principal's id; `email` is where approvals are asked for.
 
-    Raises DeedboxError("invalid_input") for a bad name, role or password, a name that is taken, or an unknown tenant.
+    Raises DeedboxError("invalid_input") for a bad name, role, password or address, a name that is taken, or an unknown tenant.
     """
     name, wanted = _checked(name, roles)
+    email = checked_email(email)
     hashed = await (passwords or Passwords()).hash(password)
     principal_id = ids.new()
     async with transaction(pool) as connection:
         made = await store.add_person(
-            connection, principal_id=principal_id, tenant=tenant, name=name, roles=wanted, password_hash=hashed
+            connection, principal_id=principal_id, tenant=tenant, name=name, roles=wanted, password_hash=hashed, email=email
         )
         if not made:
             raise DeedboxError("invalid_input", f"The name {name!r} is taken in {tenant!r}, or there is no such tenant.")
-        detail = {"name": name, "roles": wanted}
+        detail = {"name": name, "roles": wanted, "has_email": email is not None}
         await append(connection, by.entry(tenant, "add_user", ("person", str(principal_id)), detail))
     return str(principal_id)
 

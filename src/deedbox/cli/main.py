@@ -38,6 +38,7 @@ COMMANDS = {
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),
     "policy": Entry(ACTING, "policy:policy", "The rules of an app, and what lately proposed would get under them."),
+    "alerts": Entry(ACTING, "alerts:alerts", "What a person should look at, until one closes it."),
     "audit": Entry(ACTING, "audit:audit", "Who did what, when and why, in a chain that shows tampering."),
     "migrate": Entry(MACHINE, "serve:migrate", "Bring the schema up to date."),
     "doctor": Entry(MACHINE, "doctor:doctor", "Say what is there, what is missing and what to do."),

@@ -19,6 +19,7 @@ from deedbox.access import (
     grant_roles,
     list_keys,
     revoke_key,
+    set_email,
     withdraw_roles,
 )
 from deedbox.cli.output import CommandError, Exit, say, show_json, show_table
@@ -36,12 +37,16 @@ RoleOption = Annotated[
 
 
 @users.command("add")
-def users_add(name: str, role: RoleOption) -> None:
+def users_add(
+    name: str,
+    role: RoleOption,
+    email: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where approvals are asked for by mail.")] = None,
+) -> None:
     """Make a person; the password comes from the terminal, or as one line on standard input."""
     password = ask_password(name, twice=True)
 
     async def work(desk: Installation) -> None:
-        await add_user(desk.pool, desk.ids, desk.settings.tenant, name, role, password)
+        await add_user(desk.pool, desk.ids, desk.settings.tenant, name, role, password, email=email)
 
     run(work, make=True)
     say(f"{name} can log in now, as {', '.join(sorted(set(role)))}")
@@ -58,12 +63,29 @@ def users_list(*, as_json: JsonOption = False) -> None:
     if as_json:
         show_json(lines)
         return
-    rows = [[line.name, line.kind, line.roles, line.keys or None, line.created_at, line.disabled_at] for line in lines]
+    rows = [
+        [line.name, line.kind, line.roles, line.email, line.keys or None, line.created_at, line.disabled_at] for line in lines
+    ]
     show_table(
-        ["name", "kind", "roles", "keys", "since", "disabled"],
+        ["name", "kind", "roles", "email", "keys", "since", "disabled"],
         rows,
         empty="nobody yet: deedbox users add NAME --role manager",
     )
+
+
+@users.command("email")
+def users_email(
+    name: str, address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A plain address, or `none`.")]
+) -> None:
+    """Say where a person is written to when an approval waits, or `none` for nowhere."""
+    email = None if address == "none" else address
+
+    async def work(desk: Installation) -> bool:
+        return await set_email(desk.pool, desk.settings.tenant, name, email)
+
+    if not run(work):
+        raise CommandError(f"no person is called {name}", Exit.NOT_THERE)
+    say(f"{name} is written to at {email}" if email else f"{name} is not written to any more")
 
 
 @users.command("log-out")

@@ -90,6 +90,10 @@ class Smtp:
         copies = f", with a copy to {', '.join(mail.cc)}" if mail.cc else ""
         return f"Sends a mail with the subject “{mail.subject}” to {', '.join(mail.addressees)}{copies}."
 
+    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:
+        """A plain mail to the target."""
+        return {"to": target, "subject": subject, "body": body}
+
     def capability(self, target: str) -> Capability:  # noqa: ARG002 -- the protocol's signature
         """Always blind."""
         return "blind"

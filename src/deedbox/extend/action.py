@@ -25,6 +25,7 @@ KEY_FIELD = "idempotency_key"
 MOST_PRIORITY = 1000
 
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
+_ROLE = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 _TOO_WIDE = ("_tool", "_api", "_database")
 
 
@@ -76,6 +77,9 @@ class Action:
     domain: str | None = None
     domain_role: str | None = None
     """The role that whoever decides its effects must hold beside one of `approvers`; the domain names it."""
+    escalate_to: str | None = None
+    """The role that may decide as well what has waited for `escalate_after_s` seconds."""
+    escalate_after_s: float | None = None
 
     @property
     def versions(self) -> frozenset[int]:
@@ -107,6 +111,8 @@ def make_action(
     consequence: Consequence = "consequential",
     domain: str | None = None,
     domains: Mapping[str, str | None] | None = None,
+    escalate_to: str | None = None,
+    escalate_after: str | float | None = None,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -165,6 +171,8 @@ def make_action(
         consequence=_consequence(name, consequence),
         domain=domain,
         domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
+        escalate_to=escalate_to,
+        escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
     )
 
 
@@ -203,6 +211,23 @@ def _domain_role(name: str, domain: str | None, domains: Mapping[str, str | None
             f"{name}: effects of the domain {domain!r} are decided by a person, so approvers must name a role"
         )
     return role
+
+
+def _escalate_after(
+    name: str, role: str | None, after: str | float | None, approvers: frozenset[str], policy: Policy
+) -> float | None:
+    if role is None and after is None:
+        return None
+    if role is None or after is None:
+        raise RegistrationError(f"{name}: escalate_to and escalate_after: set both or neither")
+    if not approvers:
+        raise RegistrationError(f"{name}: escalate_to names who decides after the approvers, and there are none")
+    if not _ROLE.fullmatch(role) or role in approvers:
+        raise RegistrationError(f"{name}: escalate_to must be one further role, not one of its approvers")
+    after_s = seconds(after, name="escalate_after")
+    if after_s >= policy.expires_s:
+        raise RegistrationError(f"{name}: escalate_after must come before its approvals lapse, after {policy.expires_s:g} s")
+    return after_s
 
 
 def _on_failure(

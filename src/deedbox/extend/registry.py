@@ -67,6 +67,8 @@ class App:
         hold_input: bool = False,
         consequence: Consequence = "consequential",
         domain: str | None = None,
+        escalate_to: str | None = None,
+        escalate_after: str | float | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -86,6 +88,7 @@ class App:
         covers them. With `hold_input` a person approves the arguments before the action runs.
         `consequence` is what its effects can lead to: `read`, `reversible`, `consequential` or `grave`; `domain` is one that
         the app declares, and whoever decides its effects holds the role that the domain names.
+        What nobody has decided `escalate_after` (`4h`) the role `escalate_to` may decide as well, and is told of it.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -113,6 +116,8 @@ class App:
                 consequence=consequence,
                 domain=domain,
                 domains=self.domains,
+                escalate_to=escalate_to,
+                escalate_after=escalate_after,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

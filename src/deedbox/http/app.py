@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
+from deedbox.http.alerts import AlertRoutes
 from deedbox.http.approvals import Approving
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
@@ -44,6 +45,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
         *PolicyRoutes(deps).routes(),
+        *AlertRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -13,6 +13,7 @@ from deedbox.intake.request import Request as Submission
 from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
@@ -82,6 +83,7 @@ class HttpDeps:
     rounds: Rounds
     lanes: Lanes
     policies: Policies
+    alerts: AlertDesk
     public_url: str
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)

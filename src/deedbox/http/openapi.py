@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http.alerts import CloseBody
 from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
@@ -17,6 +18,7 @@ _REF = "#/components/schemas/{model}"
 _OURS = (
     ActionLimitBody,
     AgainBody,
+    CloseBody,
     DecisionBody,
     DelegateBody,
     EditBody,
@@ -159,6 +161,10 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         },
         "/api/policy": {"get": _read("list_policies", "The policy of each action, rule by rule.")},
         "/api/policy/trial": {"get": _read("try_policies", "What was proposed lately under the rules of now.", since)},
+        "/api/alerts": {"get": _read("list_alerts", "What a person should look at, newest first.")},
+        "/api/alerts/{alert_id}/close": {
+            "post": _change("close_alert", "Close an alert; for persons.", _id("alert_id"), schema=ours["CloseBody"])
+        },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
         "/api/effects/{effect_id}/{verb}": {

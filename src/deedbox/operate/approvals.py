@@ -1,7 +1,6 @@
 """Approvals for every door: the card, the inbox, the decision, the edit, and the link that leads to the page."""
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,8 +14,8 @@ from deedbox.gate.confirm import Confirmed, stake_of
 from deedbox.gate.decide import decide
 from deedbox.gate.delegate import HandedOver, delegate, withdraw
 from deedbox.gate.edit import Edited, edit
+from deedbox.gate.links import mint
 from deedbox.model.errors import DeedboxError
-from deedbox.model.fingerprint import sha256
 from deedbox.model.identity import Principal
 from deedbox.operate.announced import AnnouncedLine, announced
 from deedbox.operate.card_rows import card_of, changes_of, effect_of, line_of, may_see
@@ -226,7 +225,4 @@ class Approvals:
 
         The token is 256 random bits; only its SHA-256 is kept, and every decision voids it.
         """
-        token = secrets.token_urlsafe(32)
-        async with autocommit(self._pool) as connection:
-            kept = await decision.mint_token(connection, approval_id, sha256(token.encode()))
-        return f"{self._public_url}/approvals/{approval_id}?t={token}" if kept else None
+        return await mint(self._pool, self._public_url, approval_id)

@@ -71,12 +71,26 @@ class LinkPreview:
 
 
 async def add_person(
-    connection: Connection, *, principal_id: UUID, tenant: str, name: str, roles: Sequence[str], password_hash: str
+    connection: Connection,
+    *,
+    principal_id: UUID,
+    tenant: str,
+    name: str,
+    roles: Sequence[str],
+    password_hash: str,
+    email: str | None = None,
 ) -> bool:
     """Make a person; false when the name is taken or the tenant is unknown."""
     cursor = await connection.execute(
         statement("access", "add_person"),
-        {"principal_id": principal_id, "tenant": tenant, "name": name, "roles": list(roles), "password_hash": password_hash},
+        {
+            "principal_id": principal_id,
+            "tenant": tenant,
+            "name": name,
+            "roles": list(roles),
+            "password_hash": password_hash,
+            "email": email,
+        },
     )
     return await cursor.fetchone() is not None
 
@@ -112,6 +126,13 @@ async def grant_roles(connection: Connection, tenant: str, name: str, roles: Seq
 async def withdraw_roles(connection: Connection, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:
     """Take roles; those it did not have are not in the answer. None when nobody has that name."""
     return await _change_roles(connection, "withdraw_roles", tenant, name, roles)
+
+
+async def set_email(connection: Connection, tenant: str, name: str, email: str | None) -> Changed | None:
+    """Keep where a person is written to, or that it is nowhere; None when no person has that name."""
+    cursor = await connection.execute(statement("access", "set_email"), {"tenant": tenant, "name": name, "email": email})
+    row = await cursor.fetchone()
+    return None if row is None else Changed(row[0], row[1])
 
 
 async def _change_roles(connection: Connection, how: str, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from uuid import UUID
 
 from deedbox.store.loader import statement
@@ -11,17 +12,40 @@ from deedbox.store.rows import rows
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Why somebody should look at a job or at one of its effects, in a word and in a sentence that can be said aloud."""
+    """Why somebody should look at a job, at one of its effects or at the house, in a word and in a sentence.
+
+    The word is one of deedbox.model.alarms.CAUSES; the sentence can be said aloud. `tenant` is needed only where there is no
+    job and no effect whose tenant it would be.
+    """
 
     alert_id: UUID
-    job_id: UUID
+    job_id: UUID | None
     cause: str
     message: str
     effect_id: UUID | None = None
+    tenant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlertLine:
+    """An alert as people see it; `age_s` is in seconds since it was opened, `told` how often its owner was told."""
+
+    alert_id: UUID
+    cause: str
+    message: str
+    job_id: UUID | None
+    effect_id: UUID | None
+    owner: str | None
+    opened_at: datetime
+    age_s: float
+    told: int
+    closed_at: datetime | None
+    closed_by: str | None
+    closed_reason: str | None
 
 
 async def open_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
-    """Open alerts; one that is open for the same job, effect and cause stays as it is."""
+    """Open alerts; one that is open for the same tenant, job, effect and cause stays as it is."""
     await connection.execute(statement("alert", "open_alerts"), {"alerts": rows([asdict(item) for item in alerts])})
 
 
@@ -46,3 +70,29 @@ async def retried_before(connection: Connection, job_id: UUID, round_number: int
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
+
+
+async def listed(
+    connection: Connection,
+    tenant: str,
+    *,
+    is_open: bool | None,
+    limit: int,
+    before: UUID | None = None,
+    alert_id: UUID | None = None,
+) -> list[AlertLine]:
+    """Alerts of a tenant, newest first: open ones, closed ones, or both where None is given."""
+    cursor = await connection.execute(
+        statement("alert", "listed"),
+        {"tenant": tenant, "open": is_open, "limit": limit, "before": before, "alert_id": alert_id},
+    )
+    return [AlertLine(*row) for row in await cursor.fetchall()]
+
+
+async def close(connection: Connection, tenant: str, alert_id: UUID, *, closed_by: UUID, reason: str) -> str | None:
+    """Close an open alert; returns its cause, None where there is none that is open."""
+    cursor = await connection.execute(
+        statement("alert", "close"), {"tenant": tenant, "alert_id": alert_id, "closed_by": closed_by, "reason": reason}
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])

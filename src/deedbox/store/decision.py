@@ -202,7 +202,7 @@ async def settle(connection: Connection, how: Settlement) -> datetime | None:
 async def end_approval(
     connection: Connection, *, approval_id: UUID, state: str, decided_by: UUID | None, how: str | None, reason: str | None
 ) -> datetime | None:
-    """End a pending approval without a decision on it, and void its links; None when it was not pending."""
+    """End a pending approval, void its links and withdraw what was still to be said of it; None when it was not pending."""
     cursor = await connection.execute(
         statement("decision", "end_approval"),
         {"approval_id": approval_id, "state": state, "decided_by": decided_by, "how": how, "reason": reason},

@@ -17,12 +17,15 @@ async def lapsed(connection: Connection, limit: int, *, after: UUID = FIRST) -> 
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def rescue(connection: Connection, event_ids: Sequence[UUID], *, after: UUID = FIRST) -> list[tuple[UUID, str]]:
-    """Take back at most as many lapsed leases behind `after` as there are ids; returns the jobs and their moves, in order."""
+async def rescue(connection: Connection, event_ids: Sequence[UUID], *, after: UUID = FIRST) -> list[tuple[UUID, str, int]]:
+    """Take back at most as many lapsed leases behind `after` as there are ids; returns the jobs, in order.
+
+    With each comes the move, and how often it has been taken over in this round.
+    """
     cursor = await connection.execute(
         statement("sweep", "rescue"), {"limit": len(event_ids), "event_id": list(event_ids), "after": after}
     )
-    return [(row[0], row[1]) for row in await cursor.fetchall()]
+    return [(row[0], row[1], row[2]) for row in await cursor.fetchall()]
 
 
 async def promote(connection: Connection, limit: int) -> int:

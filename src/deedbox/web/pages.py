@@ -62,6 +62,14 @@ def remaining(seconds: float) -> str:
     return f"{int(seconds // _DAY_S)} days left"
 
 
+def lasted(seconds: float) -> str:
+    """How long something has lasted, rounded down: `42 s`, `7 min`, `3 h`, `5 d`."""
+    for unit, length in (("d", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
 def title_of(action: str) -> str:
     """An action's name as a title: `draft_customer_reply` becomes `Draft customer reply`."""
     words = action.replace("_", " ").strip()
@@ -105,7 +113,7 @@ class Pages:
             auto_reload=False,
         )
         self._environment.filters.update(
-            visible=visible, when=when, utc=utc, remaining=remaining, title_of=title_of, size_of=size_of
+            visible=visible, when=when, utc=utc, remaining=remaining, lasted=lasted, title_of=title_of, size_of=size_of
         )
         self._environment.tests["long"] = is_long
         known: dict[str, Any] = {"base": base, "style": base + STYLE_PATH, "safe_url": safe_url, "host_of": host_of}

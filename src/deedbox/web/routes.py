@@ -19,9 +19,11 @@ from deedbox.access import LoginGuard, Pool, SessionInfo, login, logout, preview
 from deedbox.access.fresh import proved_lately
 from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import CODES, DeedboxError
+from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.announced import CancelEffect, ListAnnounced
 from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
+from deedbox.web.alerts import AlertPages
 from deedbox.web.approving import Approves, Approving
 from deedbox.web.forms import Site, read_form
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
@@ -63,6 +65,7 @@ class WebDeps:
     announced: ListAnnounced | None = None
     cancel_effect: CancelEffect | None = None
     approvals: Approves | None = None
+    alerts: AlertDesk | None = None
     guard: LoginGuard = field(default_factory=LoginGuard)
 
 
@@ -80,6 +83,13 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
     ]
     if deps.cancel_effect is not None:
         found.append(Route("/effects/{effect_id}/cancel", console.page(console.cancel_effect), methods=["POST"]))
+    if deps.alerts is not None:
+        site = Site.of(deps.public_url)
+        alerts = AlertPages(deps.pool, deps.tenant, site, Pages(site.base), deps.alerts)
+        found += [
+            Route("/alerts", console.page(alerts.listed), methods=["GET"]),
+            Route("/alerts/{alert_id}", console.page(alerts.close), methods=["POST"]),
+        ]
     if deps.document is not None:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
     if deps.approvals is not None:
@@ -203,6 +213,7 @@ class _Console:
         soon = await self._deps.announced(self._deps.tenant, session.principal) if self._deps.announced else []
         many = self._deps.approvals is not None and sum(line.many for line in lines) > 1
         context = {"lines": lines, "many": many, "more": self._deps.approvals is not None, "announced": soon}
+        context["has_alerts"] = self._deps.alerts is not None
         return self._pages.render("inbox.html", self._shown(request, session), context)
 
     async def cancel_effect(self, request: Request) -> Response:

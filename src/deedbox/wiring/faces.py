@@ -55,6 +55,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         cancel_effect=cancel_effect,
         approvals=installation.approvals,
         guard=guard,
+        alerts=installation.alerts,
     )
     return make_app(
         HttpDeps(
@@ -67,6 +68,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             rounds=installation.rounds,
             lanes=installation.lanes,
             policies=installation.policies,
+            alerts=installation.alerts,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from deedbox import __version__
 from deedbox.access.resolve import KeyCache
 from deedbox.connectors.read import TargetReader
-from deedbox.connectors.settings import Bindable
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
 from deedbox.extend.submitter import TakesSubmitter
 from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
@@ -36,6 +36,7 @@ from deedbox.store.wakeup import Wakeup
 if TYPE_CHECKING:
     from deedbox.worker.execute import Models
 
+from deedbox.wiring.house import Voice, bound, voice_of
 from deedbox.wiring.places import Database
 from deedbox.wiring.schema import connected
 
@@ -59,12 +60,14 @@ class Installation:
     rounds: Rounds
     lanes: Lanes
     policies: Policies
+    alerts: Alerts
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
     name: str
     reader: TargetReader
     models: "Models | None"
+    voice: Voice
 
 
 @asynccontextmanager
@@ -73,7 +76,8 @@ async def opened(
 ) -> AsyncGenerator[Installation]:
     """Open what a process needs, in order, and close it in the opposite one.
 
-    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer.
+    Raises SchemaError for a foreign schema, UnreachableError where the database does not answer, StartError where settings name
+    what is not there.
     """
     # Unique per start, so that two processes never share a name (dbos-transact-py#804).
     name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -86,10 +90,10 @@ async def opened(
         stack.push_async_callback(pool.close)
         ids = await IdSource.read(pool)
         policy = EgressPolicy(settings.egress_allow)
-        for connector in app.connectors.values():
-            if isinstance(connector, Bindable):
-                connector.bind(settings.connectors, policy)
-                stack.push_async_callback(connector.aclose)
+        # A command that only asks says nothing of its own accord.
+        voice = voice_of(settings, app) if roles else Voice()
+        for connector in bound({**app.connectors, **voice.connectors}, settings, policy):
+            stack.push_async_callback(connector.aclose)
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
@@ -116,6 +120,7 @@ async def opened(
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
             policies=Policies(pool, app.actions, app.connectors),
+            alerts=Alerts(pool),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,
@@ -123,6 +128,7 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            voice=voice,
         )
 
 

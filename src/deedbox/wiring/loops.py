@@ -7,6 +7,7 @@ from typing import Any
 from deedbox import __version__, telemetry
 from deedbox.dispatch.loop import Dispatcher
 from deedbox.store.prune import Retention
+from deedbox.sweep.notify import Notifier
 from deedbox.sweep.prune import Pruning
 from deedbox.sweep.service import Sweep
 from deedbox.wiring.installation import Installation, Role
@@ -43,18 +44,20 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
         loops["dispatch"] = Dispatcher(
             installation.pool,
             installation.ids,
-            installation.app.connectors,
+            {**installation.app.connectors, **installation.voice.connectors},
             environment_on=settings.actions_enabled,
             slots=settings.send_slots,
             lease_s=settings.send_lease_s,
             wake=installation.wakeup.event("deedbox_outbox"),
             told=installation.wakeup.listens,
+            public_url=settings.public_url,
         )
     if "sweep" in roles:
         keeps = {name: action.keep_s for name, action in installation.app.actions.items()}
         retention = Retention.in_days(settings.keep_days, settings.keep_records_days, keeps)
         pruning = Pruning(installation.pool, installation.ids, retention)
-        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease, pruning)
+        notifier = Notifier(installation.pool, installation.ids, installation.voice.asking, installation.voice.telling)
+        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease, pruning, notifier)
     async with asyncio.TaskGroup() as group:
         for role, loop in loops.items():
             group.create_task(loop.run(stop), name=role)

@@ -1,8 +1,8 @@
 -- name: add_person
 -- Make a person with a password and roles. Returns the id, or nothing when the name is taken or the tenant is unknown.
 WITH made AS (
-    INSERT INTO deedbox.principal (principal_id, tenant, kind, name, password_hash)
-    SELECT %(principal_id)s, tenant, 'person', %(name)s, %(password_hash)s FROM deedbox.tenant WHERE tenant = %(tenant)s
+    INSERT INTO deedbox.principal (principal_id, tenant, kind, name, password_hash, email)
+    SELECT %(principal_id)s, tenant, 'person', %(name)s, %(password_hash)s, %(email)s FROM deedbox.tenant WHERE tenant = %(tenant)s
     ON CONFLICT (tenant, name) DO NOTHING
     RETURNING principal_id
 ), granted AS (
@@ -71,6 +71,12 @@ WITH whose AS (
     RETURNING g.role
 )
 SELECT principal_id, kind, (SELECT coalesce(array_agg(role ORDER BY role), '{}') FROM taken) FROM whose
+
+-- name: set_email
+-- Where a person is written to, or nowhere. Nothing for a name that no person has.
+UPDATE deedbox.principal SET email = %(email)s
+WHERE tenant = %(tenant)s AND name = %(name)s AND kind = 'person'
+RETURNING principal_id, kind
 
 -- name: named
 -- The living principal of that name with its kind, its password hash (people only) and its roles.

@@ -1,10 +1,12 @@
 -- name: open_alerts
--- Open alerts about jobs and effects, each once: while one is open the same cause adds nothing. The tenant is the job's, or its
--- effect's where the records of the job have just gone.
+-- Open alerts, each once: while one is open the same cause adds nothing. The tenant is the one that is named, else the job's, or
+-- its effect's where the records of the job have just gone. Every alert there is comes from here.
 INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
 SELECT i.alert_id, t.tenant, i.cause, i.job_id, i.effect_id, i.message
-FROM json_to_recordset(%(alerts)s::json) AS i (alert_id uuid, job_id uuid, effect_id uuid, cause text, message text)
+FROM json_to_recordset(%(alerts)s::json) AS i (alert_id uuid, job_id uuid, effect_id uuid, cause text, message text, tenant text)
 CROSS JOIN LATERAL (
+    (SELECT i.tenant WHERE i.tenant IS NOT NULL)
+    UNION ALL
     (SELECT tenant FROM deedbox.job WHERE job_id = i.job_id LIMIT 1)
     UNION ALL
     (SELECT tenant FROM deedbox.effect WHERE effect_id = i.effect_id LIMIT 1)
@@ -36,3 +38,19 @@ SELECT EXISTS (
     SELECT FROM deedbox.attempt
     WHERE job_id = %(job_id)s AND round = %(round)s AND class = %(class)s AND move = 'back_off'
 )
+
+-- name: listed
+-- Alerts of a tenant, the newest first, below a key: open ones, closed ones, or all.
+SELECT a.alert_id, a.cause, a.message, a.job_id, a.effect_id, a.owner, a.opened_at,
+       extract(epoch FROM deedbox.clock() - a.opened_at)::float8, a.told, a.closed_at, p.name, a.closed_reason
+FROM deedbox.alert a LEFT JOIN deedbox.principal p ON p.principal_id = a.closed_by
+WHERE a.tenant = %(tenant)s AND (%(open)s::boolean IS NULL OR (a.closed_at IS NULL) = %(open)s)
+    AND (%(alert_id)s::uuid IS NULL OR a.alert_id = %(alert_id)s)
+    AND (%(before)s::uuid IS NULL OR a.alert_id < %(before)s)
+ORDER BY a.alert_id DESC LIMIT %(limit)s
+
+-- name: close
+-- Close an open alert of a tenant. No row: there is none, or it is closed.
+UPDATE deedbox.alert SET closed_at = deedbox.clock(), closed_by = %(closed_by)s, closed_reason = %(reason)s, notify_at = NULL
+WHERE alert_id = %(alert_id)s AND tenant = %(tenant)s AND closed_at IS NULL
+RETURNING cause, job_id, effect_id

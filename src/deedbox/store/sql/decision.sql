@@ -58,6 +58,12 @@ WITH ended AS (
 ), voided AS (
     UPDATE deedbox.approval_token t SET voided_at = deedbox.clock()
     FROM ended WHERE t.approval_id = ended.approval_id AND t.voided_at IS NULL
+), hushed AS (
+    -- What was still to be said of it is not. What is being leased at this moment is waited for, and is then no longer pending.
+    UPDATE deedbox.effect SET state = 'canceled', code = 'approval_decided', message = 'The approval has ended.', updated_at = deedbox.clock()
+    WHERE effect_id = ANY (ARRAY (SELECT n.effect_id FROM deedbox.notice n JOIN ended USING (approval_id)))
+        -- A CASE: each row is found by its id, and not by an index of all that are pending.
+        AND kind = 'notice' AND NOT doubtful AND CASE WHEN state IN ({{effect.cancel}}) THEN true END
 ), moved AS (
     UPDATE deedbox.queue q
     SET state = coalesce(%(job_state)s::text, q.state), last_seq = q.last_seq + 1 + (%(job_state)s::text IS NOT NULL)::integer,
@@ -80,6 +86,12 @@ SELECT decided_at, (SELECT last_seq FROM moved) FROM ended
 -- End a pending approval without a person's decision, and void its links; the guard refuses any other source.
 WITH voided AS (
     UPDATE deedbox.approval_token SET voided_at = deedbox.clock() WHERE approval_id = %(approval_id)s AND voided_at IS NULL
+), hushed AS (
+    -- What was still to be said of it is not. What is being leased at this moment is waited for, and is then no longer pending.
+    UPDATE deedbox.effect SET state = 'canceled', code = 'approval_decided', message = 'The approval has ended.', updated_at = deedbox.clock()
+    WHERE effect_id = ANY (ARRAY (SELECT effect_id FROM deedbox.notice WHERE approval_id = %(approval_id)s))
+        -- A CASE: each row is found by its id, and not by an index of all that are pending.
+        AND kind = 'notice' AND NOT doubtful AND CASE WHEN state IN ({{effect.cancel}}) THEN true END
 )
 UPDATE deedbox.approval SET state = %(state)s, decided_at = deedbox.clock(), decided_by = %(decided_by)s,
        decided_how = %(how)s, reason = %(reason)s
@@ -100,10 +112,14 @@ SELECT approval_id, tenant FROM deedbox.approval
 WHERE state IN ({{approval.expire}}) AND expires_at <= deedbox.clock() ORDER BY expires_at LIMIT %(limit)s
 
 -- name: mint_token
--- Keep the digest of a link's token; it opens nothing by itself and lapses with the approval.
+-- Keep the digest of a link's token; it opens nothing by itself and lapses with the approval. A decision in progress is waited
+-- for, so that it voids every link there is: none is made behind it.
+WITH waiting AS MATERIALIZED (
+    SELECT approval_id, audience, expires_at FROM deedbox.approval
+    WHERE approval_id = %(approval_id)s AND state = 'pending' FOR SHARE
+)
 INSERT INTO deedbox.approval_token (token_sha256, approval_id, purpose, audience, expires_at)
-SELECT %(token_sha256)s, approval_id, 'decide', array_to_string(audience, ','), expires_at
-FROM deedbox.approval WHERE approval_id = %(approval_id)s AND state = 'pending' RETURNING approval_id
+SELECT %(token_sha256)s, approval_id, 'decide', array_to_string(audience, ','), expires_at FROM waiting RETURNING approval_id
 
 -- name: decline_job
 -- End a held job of which nothing was authorised: the queue row goes, the result and the last event come.
