@@ -123,8 +123,8 @@ async def test_the_announcement_and_the_card_of_arguments_fit(database: TestData
         assert job.state == "queued"
         await database.rows(
             "INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, purpose, group_name, state, digest,"
-            " effect_digests, policy_version, rule, audience, requested_at, expires_at) SELECT gen_random_uuid(), %s, 'default',"
-            " 'refund_customer', 'input', 'input', 'pending', sha256('x'), '{}', 'v', 'hold_input', '{manager}',"
+            " effect_digests, policy_version, rule, audience, requested_at, expires_at) SELECT gen_random_uuid(), %s,"
+            " 'default', 'refund_customer', 'input', 'input', 'pending', sha256('x'), '{}', 'v', 'hold_input', '{manager}',"
             " deedbox.clock(), deedbox.clock() + interval '1h'",
             job.job_id,
         )
@@ -162,7 +162,7 @@ async def test_the_card_shows_every_argument_and_what_an_answer_means(database: 
         card = await desk.card("default", line.approval_id, one.approver)
         assert card is not None
         shown = {row.label: row.value for row in card.arguments}
-        assert {"7", "one", "zoe@example.org", "0.5"} <= set(shown.values())
+        assert {"7", "one", "zoe@example.org", "0.5", "default"} <= set(shown.values())
         assert (card.purpose, card.effects, card.may_decide) == ("input", (), True)
         assert "does not run" in card.on_silence
 

@@ -27,7 +27,7 @@ from deedbox.operate.cards import (
     Validation,
     VoteLine,
 )
-from deedbox.operate.reasons import of_input, why_asked
+from deedbox.operate.reasons import of_input, why_asked, with_defaults
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, rounds
 from deedbox.store.ids import IdSource
@@ -78,7 +78,8 @@ class Approvals:
         draft = rows_of(row[18], self._drafts.get(row[2])) if row[18] is not None else ()
         if asked is not None and asked[0] == "input":
             card = _card(row, 0, votes, documents, principal)
-            return of_input(card, rows_of(asked[2], self._inputs.get(row[2])))
+            model = self._inputs.get(row[2])
+            return of_input(card, rows_of(with_defaults(asked[2], model), model))
         return replace(
             _card(row, len(effects), votes, documents, principal),
             sentences=sentences,
