@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from deedbox.extend.connector import Capability, EffectOrder, LookUp, Outcome, Receipt
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
+from deedbox.gate.decide import decide
 from deedbox.model.facts import EffectKind
 from deedbox.model.policy import Policy, rules
 from deedbox.model.rules import Evidence, Grounds, Rule
@@ -150,3 +151,21 @@ async def said(database: TestDatabase, job_id: UUID) -> dict[str, tuple[str, str
     """Decision and rule by group."""
     rows = await database.rows("SELECT group_name, decision, rule FROM deedbox.verdict WHERE job_id = %s", job_id)
     return {str(group): (str(decision), str(rule)) for group, decision, rule in rows}
+
+
+async def approvals(one: Road, job_id: UUID, purpose: str = "effects") -> dict[str, tuple[UUID, str]]:
+    """Id and digest of the job's approvals by group."""
+    rows = await one.database.rows(
+        "SELECT group_name, approval_id, encode(digest, 'hex') FROM deedbox.approval WHERE job_id = %s AND purpose = %s",
+        job_id,
+        purpose,
+    )
+    return {str(group): (UUID(str(approval_id)), str(digest)) for group, approval_id, digest in rows}
+
+
+async def say(one: Road, approval: tuple[UUID, str], choice: str = "approve") -> str:
+    """Decide as the approver."""
+    reason = "not this" if choice == "reject" else None
+    ids = {"approval_id": approval[0], "digest_hex": approval[1]}
+    done = await decide(one.pool, one.ids, one.approver, **ids, choice=choice, reason=reason, how="test")  # pyright: ignore[reportArgumentType]
+    return done.state

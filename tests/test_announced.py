@@ -162,7 +162,7 @@ async def test_the_card_shows_every_argument_and_what_an_answer_means(database: 
         card = await desk.card("default", line.approval_id, one.approver)
         assert card is not None
         shown = {row.label: row.value for row in card.arguments}
-        assert {"7", "one", "zoe@example.org", "0.5"} <= set(shown.values())
+        assert {"7", "one", "zoe@example.org", "0.5", "default"} <= set(shown.values())
         assert (card.purpose, card.effects, card.may_decide) == ("input", (), True)
         assert "does not run" in card.on_silence
 

@@ -1,16 +1,13 @@
 """The gate with rules: what it lets out, what bounds that, and that it is asked once."""
 
 import asyncio
-from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from deedbox.dispatch.loop import Dispatcher
-from deedbox.gate.decide import decide, expire_lapsed
 from deedbox.gate.weigh import draw
-from deedbox.intake.request import Request
 from deedbox.model.lease import Lease
 from deedbox.model.policy import Policy, allow, hold, rules
 from deedbox.model.rules import Rule
@@ -21,7 +18,7 @@ from deedbox.sweep.service import Sweep
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import Road, road, until
-from tests.ruled import Want, app_with, ask, bank_of, grounds, said, small
+from tests.ruled import Want, app_with, approvals, ask, bank_of, grounds, said, say, small
 
 pytestmark = pytest.mark.anyio
 
@@ -30,24 +27,6 @@ async def dispatcher(one: Road) -> Dispatcher:
     """A dispatcher that is allowed to send; not running yet."""
     await one.database.rows("UPDATE deedbox.switch SET is_on = true WHERE switch_id = 'acts'")
     return Dispatcher(one.pool, one.ids, one.app.connectors, environment_on=True)
-
-
-async def approvals(one: Road, job_id: UUID, purpose: str = "effects") -> dict[str, tuple[UUID, str]]:
-    """Id and digest of the job's approvals by group."""
-    rows = await one.database.rows(
-        "SELECT group_name, approval_id, encode(digest, 'hex') FROM deedbox.approval WHERE job_id = %s AND purpose = %s",
-        job_id,
-        purpose,
-    )
-    return {str(group): (UUID(str(approval_id)), str(digest)) for group, approval_id, digest in rows}
-
-
-async def say(one: Road, approval: tuple[UUID, str], choice: str = "approve") -> str:
-    """Decide as the approver."""
-    reason = "not this" if choice == "reject" else None
-    ids = {"approval_id": approval[0], "digest_hex": approval[1]}
-    done = await decide(one.pool, one.ids, one.approver, **ids, choice=choice, reason=reason, how="test")  # pyright: ignore[reportArgumentType]
-    return done.state
 
 
 @proves("G-OUTBOX-ONLY-GATE", "G-RULES-FIRST")
@@ -122,11 +101,15 @@ async def test_after_its_time_a_rule_holds_by_the_databases_clock(database: Test
 
 
 @proves("G-DAY-CEILING")
-async def test_of_two_admissions_at_once_one_has_the_last_place(database: TestDatabase) -> None:
+@pytest.mark.parametrize("first_today", [True, False])
+async def test_of_two_admissions_at_once_one_has_the_last_place(database: TestDatabase, *, first_today: bool) -> None:
     made = app_with(rules(small(grounds=grounds(per_day=1))))
     async with road(database, made) as one:
         key = places.Key("default", "refund_customer", "small")
         wanted = [places.Wanted(key, small(grounds=grounds(per_day=1)).identity, "2999-01-01T00:00:00Z")]
+        if not first_today:
+            async with transaction(one.pool) as earlier:
+                await places.lock_days(earlier, wanted)
         async with transaction(one.pool) as rival:
             day = (await places.lock_days(rival, wanted))[key]
             assert day.used == 0
@@ -331,79 +314,6 @@ async def test_an_after_that_is_not_planned_is_a_bug(database: TestDatabase) -> 
     async with road(database, app_with()) as one:
         job_id = await ask(one, Want(slot="then", after="first"), Want(slot="first"))
         assert await database.value("SELECT code FROM deedbox.result WHERE job_id = %s", job_id) == "bad_after"
-
-
-@proves("G-INPUT-HELD")
-async def test_arguments_are_approved_before_anything_runs(database: TestDatabase) -> None:
-    made = app_with(hold_input=True)
-    async with road(database, made) as one:
-        job = await one.submit("refund_customer", {"wants": [{"amount": 7}]}, "k")
-        assert job.state == "awaiting_human"
-        again = await one.submit("refund_customer", {"wants": [{"amount": 7}]}, "k")
-        assert (again.job_id, again.replayed, again.state) == (job.job_id, True, "awaiting_human")
-        worker = one.worker()
-        one.start(worker)
-        assert await one.events(job.job_id) == [(1, "job.awaiting_human")]
-        approval = (await approvals(one, job.job_id, "input"))["input"]
-        with pytest.raises(Exception, match="not what waits here now"):
-            await say(one, (approval[0], "00" * 32))
-        assert await say(one, approval) == "approved"
-        await one.until(job.job_id, "dispatching")
-        kinds = [kind for _, kind in await one.events(job.job_id)]
-        assert kinds == ["job.awaiting_human", "job.decided", "job.queued", "job.started", "job.dispatching"]
-
-
-@proves("G-INPUT-HELD")
-@pytest.mark.parametrize("how", ["reject", "silence"])
-async def test_without_a_yes_to_the_arguments_the_job_ends_and_nothing_ran(database: TestDatabase, how: str) -> None:
-    async with road(database, app_with(rules(small(), expires="1h"), hold_input=True)) as one:
-        job = await one.submit("refund_customer", {}, "k")
-        one.start(one.worker())
-        if how == "reject":
-            assert await say(one, (await approvals(one, job.job_id, "input"))["input"], "reject") == "rejected"
-        else:
-            await database.shift_clock(3601)
-            assert await expire_lapsed(one.pool, one.ids) == 1
-        assert await one.state(job.job_id) == "failed_terminal"
-        code = await database.value("SELECT code FROM deedbox.result WHERE job_id = %s", job.job_id)
-        assert code == ("rejected" if how == "reject" else "approval_expired")
-        assert await database.value("SELECT count(*) FROM deedbox.attempt") == 0
-
-
-@proves("G-INPUT-HELD")
-async def test_the_yes_to_the_arguments_is_none_to_what_is_proposed(database: TestDatabase) -> None:
-    async with road(database, app_with(hold(), hold_input=True)) as one:
-        job = await one.submit("refund_customer", {}, "k")
-        await say(one, (await approvals(one, job.job_id, "input"))["input"])
-        one.start(one.worker())
-        await one.until(job.job_id, "awaiting_human")
-        assert await database.value("SELECT count(*) FROM deedbox.effect") == 0
-        await say(one, (await approvals(one, job.job_id))["default"], "reject")
-        assert await one.state(job.job_id) == "failed_terminal"
-
-
-async def test_what_is_submitted_with_many_is_held_all_the_same(database: TestDatabase) -> None:
-    async with road(database, app_with(hold_input=True)) as one:
-        requests = [Request(one.caller, "refund_customer", {}, f"k{n}", "http") for n in range(3)]
-        answers: list[Any] = list(await one.intake.submit_many(requests))
-        assert [answer.state for answer in answers] == ["awaiting_human"] * 3
-        assert await database.value("SELECT count(*) FROM deedbox.approval WHERE purpose = 'input'") == 3
-
-
-@pytest.mark.parametrize("hold_input", [False, True])
-async def test_a_group_without_living_members_alarms_at_the_first_hold(database: TestDatabase, *, hold_input: bool) -> None:
-    made = app_with(hold() if not hold_input else rules(small()), approvers=["auditor"], hold_input=hold_input)
-    async with road(database, made) as one:
-        for key in ("1", "2"):
-            await ask(one, key=key)
-        rows = await database.rows("SELECT cause, message, tenant FROM deedbox.alert")
-        assert rows == [("no_approver", "refund_customer waits for 1 with the role auditor, and 0 can decide.", "default")]
-        await database.rows(
-            'INSERT INTO deedbox."grant" (principal_id, role) VALUES (%s, %s)', one.approver.principal_id, "auditor"
-        )
-        await database.rows("UPDATE deedbox.alert SET closed_at = deedbox.clock()")
-        await ask(one, key="3")
-        assert await database.value("SELECT count(*) FROM deedbox.alert") == 1
 
 
 @pytest.mark.parametrize("policy", [hold(), allow()])

@@ -44,6 +44,6 @@ POLICY = rules(
 @app.action(roles=["operator"], approvers=["manager"], policy=POLICY)
 async def keep_note(ctx: Context, call: Call) -> Kept:
     """Keep a note of a call with the customer."""
-    body = {"customer": call.customer, "text": call.note}
-    ctx.effect("http", target="crm", slot="note", payload=HttpCall(path="/notes", body=body))
+    note = HttpCall(path="/notes", body={"customer": call.customer, "text": call.note})
+    ctx.effect("http", target="crm", slot="note", payload=note)
     return Kept(note=call.note)

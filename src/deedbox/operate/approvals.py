@@ -21,7 +21,7 @@ from deedbox.operate.announced import AnnouncedLine, announced
 from deedbox.operate.card_rows import card_of, changes_of, effect_of, line_of, may_see
 from deedbox.operate.cards import ApprovalCard, ApprovalLine, Decision, DecisionResult, EditedBy, RepeatView
 from deedbox.operate.edit_form import EditField, fields_of, payload_of
-from deedbox.operate.reasons import of_input
+from deedbox.operate.reasons import of_input, with_defaults
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, delegation, editing, rounds
 from deedbox.store.decision import Standing
@@ -76,7 +76,7 @@ class Approvals:
         action = self._actions.get(row[2])
         if asked is not None:
             model = None if action is None else action.input_model
-            return of_input(card_of(row, standing, votes, documents, principal), rows_of(asked[2], model))
+            return of_input(card_of(row, standing, votes, documents, principal), rows_of(with_defaults(asked[2], model), model))
         sentences = tuple(one.summary for one in found) or ("Nothing is sent: the action abstained.",)
         grave = standing.consequence == "grave"
         return replace(

@@ -1,6 +1,9 @@
 """Why a person is asked, in words; made from the rule that a verdict names, never by a model."""
 
 from dataclasses import replace
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
 
 from deedbox.operate.cards import ApprovalCard, Row
 
@@ -23,6 +26,18 @@ def why_asked(rule: str) -> str:
     if kept == "drawn":
         return f"The rule “{name}” would let this out; it was drawn for a look by chance."
     return f"The rule “{name}” does not let this out by itself: {kept}."
+
+
+def with_defaults(given: Any, model: type[BaseModel] | None) -> Any:
+    """The arguments as the action will have them: what was sent, and what its model adds where nothing was."""
+    if model is None or not isinstance(given, dict):
+        return given
+    sent = cast("dict[str, Any]", given)
+    try:
+        whole = model.model_validate(sent).model_dump(mode="json", by_alias=True)
+    except ValidationError:
+        return sent
+    return {**whole, **{name: value for name, value in sent.items() if name not in whole}}
 
 
 def of_input(card: ApprovalCard, arguments: tuple[Row, ...]) -> ApprovalCard:
