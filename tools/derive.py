@@ -92,7 +92,7 @@ def errors_page() -> str:
 
 
 def _outputs() -> dict[Path, Callable[[], str]]:
-    from tools.pages import guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
+    from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
     return {
         **{path: partial(migration, path, names) for path, names in holders().items()},
@@ -100,6 +100,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
         ROOT / "docs/errors.md": errors_page,
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
+        ROOT / "docs/doors.md": doors_page,
     }
 
 
