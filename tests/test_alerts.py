@@ -9,8 +9,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
+from deedbox import telemetry
 from deedbox.extend.connector import Ambiguous
 from deedbox.extend.registry import App
 from deedbox.gate.telling import Owner, Telling
@@ -264,3 +266,14 @@ def test_alerts_are_inserted_in_one_place_and_every_cause_is_in_the_table():
         named |= set(re.findall(r'Alert\([^()]*(?:\([^()]*\)[^()]*)*?"([a-z_]+)"', path.read_text()))
     assert {"effect_unknown", "job_misplaced", "jobs_queued_long"} <= named
     assert not named - set(CAUSES)
+
+
+def test_the_rules_for_prometheus_name_figures_that_are_there():
+    rules = yaml.safe_load((SOURCES.parent.parent / "deploy" / "prometheus" / "deedbox.rules.yml").read_text())["groups"][0][
+        "rules"
+    ]
+    there = {sample for family in telemetry.REGISTRY.collect() for sample in (family.name, f"{family.name}_total")}
+    named = {name for rule in rules for name in re.findall(r"deedbox_[a-z_]+", rule["expr"])}
+    assert len(named) >= 5
+    assert not named - there
+    assert all(rule["annotations"]["summary"] for rule in rules)
