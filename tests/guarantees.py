@@ -338,6 +338,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "store: dispatch",
     ),
     Guarantee(
+        "G-LINK-DECIDES-NOTHING",
+        "No link in a mail decides anything by GET, HEAD, prefetch, script or unauthenticated POST, and the person still can.",
+        "issue 4: links by mail",
+    ),
+    Guarantee(
         "G-ASKED",
         "Each living person who may decide and has an address is asked by mail, once, with no word of what is to be sent.",
         "issue 4: links by mail",
@@ -356,6 +361,16 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-SLOW-NOTIFIER",
         "However slow a notice is, decisions are not held up and approvals lapse at their own time.",
         "safety: approval",
+    ),
+    Guarantee(
+        "G-ALERT-TOLD",
+        "An open alert is told to its owners when it was opened and a bounded number of times after, acts held or not.",
+        "safety: alerts",
+    ),
+    Guarantee(
+        "G-ALERT-CLOSED",
+        "Only a person closes an alert, with a reason that is kept; its owner is told no more.",
+        "safety: alerts",
     ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),

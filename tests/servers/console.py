@@ -18,6 +18,7 @@ from deedbox.access import LoginGuard, Passwords, add_user
 from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.cards import (
     ApprovalCard,
     ApprovalLine,
@@ -236,6 +237,7 @@ async def console(database: TestDatabase) -> AsyncGenerator[Console]:
         inbox=desk.inbox,
         document=desk.document,
         guard=LoginGuard(Passwords()),
+        alerts=Alerts(pool),
     )
     server = _Server(uvicorn.Config(Starlette(routes=routes(deps)), log_config=None, lifespan="off", ws="none"))
     running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from deedbox import __version__, embedded, wiring
+from deedbox.cli.doctor_voice import unreachable, voice
 from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table
 from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
 from deedbox.cli.switch import halves
@@ -72,6 +73,7 @@ def _all(place: str | None) -> Iterator[Finding]:
         else:
             yield Finding("app", "ok", f"{place}: {len(app.actions)} actions, {len(app.connectors)} connectors")
     yield from _connectors(settings, app)
+    yield from (Finding(*said) for said in voice(settings, app))
     if settings.database_url is None and not embedded.status(settings.state).made:
         yield from _no_database_yet(settings)
         return
@@ -178,6 +180,7 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         ]
     else:
         found.append(Finding("approvers", "ok", f"{len(deciders)} may decide: {', '.join(deciders[:5])}"))
+    found += [Finding(*said) for said in unreachable(desk.settings, lines)]
     living = sum(line.keys for line in lines)
     if living:
         found.append(Finding("keys", "ok", f"{living} alive"))
@@ -233,7 +236,7 @@ async def _figures(desk: Installation) -> list[Finding]:
         said = f"{figures.unknown_effects} unknown: nobody can say whether it happened"
         found.append(Finding("effects", "note", said, "deedbox effects list --state unknown"))
     if figures.open_alerts:
-        found.append(Finding("alerts", "note", f"{figures.open_alerts} open"))
+        found.append(Finding("alerts", "note", f"{figures.open_alerts} open", "deedbox alerts list"))
     if misplaced is not None:
         found.append(
             Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be")

@@ -20,6 +20,7 @@ from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
 from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
 from deedbox.store import views as store
+from deedbox.store.alert import open_causes
 from deedbox.store.pg_errors import AWAY
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
@@ -159,6 +160,9 @@ class Views:
         for state in ("pending", "sending", "unknown"):
             telemetry.EFFECTS_OPEN.labels(state).set(effects.get(state, 0))
         telemetry.OLDEST_QUEUED.set(oldest)
+        telemetry.ALERTS_OPEN.clear()
+        for cause, count in (await self._read(open_causes)).items():
+            telemetry.ALERTS_OPEN.labels(cause).set(count)
 
     def _shows_drafts(self, principal: Principal, action: str) -> bool:
         if principal.kind == "person" and principal.may("read"):

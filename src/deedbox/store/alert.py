@@ -96,3 +96,9 @@ async def close(connection: Connection, tenant: str, alert_id: UUID, *, closed_b
     )
     row = await cursor.fetchone()
     return None if row is None else str(row[0])
+
+
+async def open_causes(connection: Connection) -> dict[str, int]:
+    """How many alerts are open, by cause."""
+    cursor = await connection.execute(statement("alert", "open_causes"))
+    return {row[0]: row[1] for row in await cursor.fetchall()}

@@ -54,3 +54,7 @@ ORDER BY a.alert_id DESC LIMIT %(limit)s
 UPDATE deedbox.alert SET closed_at = deedbox.clock(), closed_by = %(closed_by)s, closed_reason = %(reason)s, notify_at = NULL
 WHERE alert_id = %(alert_id)s AND tenant = %(tenant)s AND closed_at IS NULL
 RETURNING cause, job_id, effect_id
+
+-- name: open_causes
+-- How many alerts are open, by cause, over all tenants.
+SELECT cause, count(*) FROM deedbox.alert WHERE closed_at IS NULL GROUP BY cause
