@@ -233,6 +233,27 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",
     ),
+    # Connectors
+    Guarantee(
+        "G-CONFORMANCE",
+        "Every built-in connector passes the conformance run, and one that tells less than the truth fails it.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-PROVEN",
+        "A native key of an HTTP target counts only after a conformance run against it, with its day and who answers for it.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-UPSERT",
+        "What is put under our own key is one thing however often it is sent, and can be asked for by that key.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK-ONCE",
+        "A callback comes at least once, always under one id with the same bytes; a receiver that keeps ids is told once.",
+        "safety: connectors",
+    ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),
     Guarantee("G-ILLEGAL-MOVE", "The database refuses a move that the lifecycle does not name.", "store: tables"),

@@ -1,0 +1,324 @@
+"""Every built-in connector passes the conformance run, and each way of lying fails it."""
+
+import base64
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deedbox.connectors import (
+    Callback,
+    ConnectorSettings,
+    Http,
+    HttpTargetConfig,
+    HttpTemplate,
+    Slack,
+    Smtp,
+    SmtpConfig,
+    Telegram,
+)
+from deedbox.egress import EgressPolicy
+from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.testing import CallbackReceiver, HttpProvider, Report, SmtpServer, conform, prove
+from deedbox.testing.conformance import CHECKS
+from deedbox.testing.http_provider import Request
+from tests.guarantees import proves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# As in test_connector_smtp: CPython 3.11 complains of what a test server's connections leave behind.
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+LOOPBACK = EgressPolicy(frozenset({"127.0.0.1"}))
+DEADLINE_S = 0.4
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
+NOTE = {"method": "POST", "path": "/notes", "body": {"text": "a note"}}
+WAIT = {"Retry-After": "7"}
+
+
+def target(url: str, **options: Any) -> HttpTargetConfig:
+    return HttpTargetConfig.model_validate({"name": "crm", "base_url": url, "bearer": "token-1"} | options)
+
+
+def failed(report: Report) -> list[str]:
+    return [check.name for check in report.checks if check.mark == "failed"]
+
+
+def played(report: Report) -> set[str]:
+    return {check.name for check in report.checks if check.mark == "passed"}
+
+
+@proves("G-CONFORMANCE")
+@pytest.mark.parametrize(
+    ("options", "honours"),
+    [
+        ({}, False),
+        ({"capability": "searchable", "look_up": "/by-key/{key}"}, False),
+        ({"capability": "searchable", "look_up": "/search?key={key}"}, False),
+        ({"capability": "native_key", "key_ttl_s": 60, "proven": "2026-01-31 by the house"}, True),
+    ],
+    ids=["blind", "by key", "search", "native key"],
+)
+async def test_http_conforms_with_every_capability(options: dict[str, Any], *, honours: bool):
+    async with HttpProvider(honours_keys=honours, extra_headers=WAIT).running() as provider:
+        http = Http()
+        http.bind(ConnectorSettings(http=(target(provider.url, **options),)), LOOPBACK)
+        report = await conform(http, provider, target="crm", payload=NOTE, deadline_s=DEADLINE_S)
+        await http.aclose()
+    assert report.passed, report.text()
+    assert len(played(report)) >= len(CHECKS) - 4
+
+
+CRM_NOTE: dict[str, Any] = {
+    "call": {
+        "method": "PUT",
+        "path": "/contacts/{values.contact}/notes/{effect_id}",
+        "headers": {"X-Job": "{job_id}"},
+        "body": {"text": "{values.text}", "tags": "{values.tags}", "source": "deedbox job {job_id}"},
+    },
+    "capability": "upsert_key",
+    "look_up": "/notes/{key}",
+    "signing": [SECRET],
+}
+
+
+@proves("G-CONFORMANCE", "G-UPSERT")
+async def test_a_note_that_is_put_under_our_own_key_is_one_note_however_often_it_is_sent():
+    async with HttpProvider(honours_keys=False, upserts=True, extra_headers=WAIT).running() as provider:
+        connector = HttpTemplate()
+        connector.bind(ConnectorSettings(http=(target(provider.url, **CRM_NOTE),)), LOOPBACK)
+        values = {"contact": "42/7", "text": "Grüße", "tags": ["a", "b"]}
+        report = await conform(connector, provider, target="crm", payload=values, deadline_s=DEADLINE_S)
+        await connector.aclose()
+        assert report.passed, report.text()
+        assert not [check for check in report.checks if check.mark == "not played"], report.text()
+        paths = [note["path"] for note in provider.performed]
+        assert len(paths) == len(set(paths)) < sum(request.method == "PUT" for request in provider.requests)
+        assert all(path.startswith("/contacts/42%2F7/notes/") for path in paths)
+
+
+@proves("G-CONFORMANCE")
+async def test_smtp_conforms():
+    async with SmtpServer().running() as server:
+        smtp = Smtp()
+        config = {"host": server.host, "port": server.port, "sender": "desk@house.example", "security": "none"}
+        smtp.bind(ConnectorSettings(smtp=SmtpConfig.model_validate(config)), LOOPBACK)
+        to = "ada@customer.example"
+        mail = {"to": to, "subject": "Your question", "body": "Hello\n"}
+        report = await conform(smtp, server, target=to, payload=mail, deadline_s=DEADLINE_S)
+    assert report.passed, report.text()
+    assert {"accept_then_hang", "accept_then_reset", "accept_then_garbage", "refuse", "away"} <= played(report)
+
+
+def of_slack(note: dict[str, Any]) -> Any:
+    return {"ok": True, "channel": note["body"]["channel"], "ts": f"1700000000.{note['id'].removeprefix('note-')}"}
+
+
+@proves("G-CONFORMANCE")
+@pytest.mark.parametrize("history", [False, True])
+async def test_slack_conforms(*, history: bool):
+    provider = HttpProvider(
+        honours_keys=False,
+        receipt=of_slack,
+        refusal=200,
+        refusal_body={"ok": False, "error": "channel_not_found"},
+        limit_body={"ok": False, "error": "ratelimited"},
+        extra_headers=WAIT,
+    )
+
+    def messages(_request: Request) -> tuple[int, Any]:
+        found = [{"ts": of_slack(note)["ts"], "metadata": note["body"]["metadata"]} for note in provider.performed]
+        return 200, {"ok": True, "messages": found}
+
+    provider.look_up = messages
+    async with provider.running():
+        slack = Slack()
+        slack.bind(
+            ConnectorSettings.model_validate({"slack": {"token": TOKEN, "base_url": provider.url, "history": history}}),
+            LOOPBACK,
+        )
+        report = await conform(slack, provider, target="C0123456789", payload={"text": "hello"}, deadline_s=DEADLINE_S)
+        await slack.aclose()
+    assert report.passed, report.text()
+
+
+TOKEN = "not-a-real-token"
+BOT = "123456:not-a-real-token"
+
+
+def of_telegram(note: dict[str, Any]) -> Any:
+    return {
+        "ok": True,
+        "result": {"message_id": int(note["id"].removeprefix("note-")), "chat": {"id": note["body"]["chat_id"]}},
+    }
+
+
+@proves("G-CONFORMANCE")
+async def test_telegram_conforms():
+    provider = HttpProvider(
+        honours_keys=False,
+        receipt=of_telegram,
+        refusal=400,
+        refusal_body={"ok": False, "error_code": 400, "description": "Bad Request: chat not found"},
+        limit_body={"ok": False, "error_code": 429, "parameters": {"retry_after": 7}},
+    )
+    async with provider.running():
+        telegram = Telegram()
+        telegram.bind(ConnectorSettings.model_validate({"telegram": {"token": BOT, "base_url": provider.url}}), LOOPBACK)
+        report = await conform(
+            telegram,
+            provider,
+            target="-100123",
+            payload=lambda effect_id: {"text": f"hello {effect_id}"},
+            deadline_s=DEADLINE_S,
+        )
+        await telegram.aclose()
+    assert report.passed, report.text()
+
+
+def event(effect_id: str) -> dict[str, Any]:
+    return {
+        "event_id": effect_id,
+        "type": "job.completed",
+        "job_id": "0197f0a0-0000-7000-8000-000000000009",
+        "action": "answer_enquiry",
+        "seq": 4,
+        "round": 1,
+        "timestamp": "2026-01-31T10:00:00Z",
+        "payload": {"summary": "1 done"},
+    }
+
+
+@proves("G-CONFORMANCE", "G-CALLBACK-ONCE")
+async def test_callbacks_conform_and_a_receiver_that_keeps_ids_is_told_once():
+    receiver = CallbackReceiver(secrets=(SECRET,), extra_headers=WAIT)
+    async with receiver.running():
+        callback = Callback()
+        settings = {"callbacks": [{"name": "shop", "url": f"{receiver.url}/hooks", "secrets": [SECRET]}]}
+        callback.bind(ConnectorSettings.model_validate(settings), LOOPBACK)
+        report = await conform(callback, receiver, target="shop", payload=event, deadline_s=DEADLINE_S)
+        await callback.aclose()
+        assert report.passed, report.text()
+        assert not receiver.unsigned
+        ids = [one["event_id"] for one in receiver.events]
+        assert len(ids) == len(set(ids))
+        assert len(receiver.requests) > len(ids)
+
+
+# Liars -------------------------------------------------------------------------------------------------------------------
+
+
+class Liar(Http):
+    """An HTTP connector that can be made to lie in one way."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def capability(self, target: str) -> Capability:
+        claims: dict[str, Capability] = {"claims_native_key": "native_key", "claims_searchable": "searchable"}
+        return claims.get(self.kind, super().capability(target))
+
+    def key_ttl_s(self, target: str) -> float | None:
+        return 60.0 if self.kind == "claims_native_key" else super().key_ttl_s(target)
+
+    async def send(self, order: EffectOrder) -> Outcome:
+        if self.kind == "overruns":
+            order = replace(order, deadline_s=10.0)
+        outcome = await super().send(order)
+        return await self._said(order, outcome)
+
+    async def _said(self, order: EffectOrder, outcome: Outcome) -> Outcome:
+        match self.kind, outcome:
+            case "retries", Ambiguous():
+                outcome = await super().send(order)
+            case "raises", Ambiguous(message=message):
+                raise ConnectionError(message)
+            case ("refuses_500", Ambiguous(code="http_503" as code)):
+                outcome = Refused("caller_error", code, "no", "answered")
+            case ("reset_is_not_sent", Ambiguous(code="connection_lost" as code)) | ("retries_refusals", Refused(code=code)):
+                outcome = Transient("not_sent", code, "again", "answered")
+            case ("believes_garbage", Ambiguous(code="unreadable_receipt")) | ("one_receipt", Receipt()):
+                outcome = Receipt("ok")
+            case _:
+                pass
+        return outcome
+
+    async def look_up(self, order: EffectOrder) -> LookUp:
+        if self.kind == "denies":
+            return LookUp("not_accepted")
+        if self.kind == "finds_all":
+            return LookUp("accepted", "note-1")
+        return await super().look_up(order)
+
+
+@proves("G-CONFORMANCE")
+@pytest.mark.parametrize(
+    ("kind", "caught"),
+    [
+        ("retries", "accept_then_503"),
+        ("raises", "accept_then_reset"),
+        ("refuses_500", "accept_then_503"),
+        ("reset_is_not_sent", "accept_then_reset"),
+        ("believes_garbage", "accept_then_garbage"),
+        ("retries_refusals", "refuse"),
+        ("overruns", "accept_then_hang"),
+        ("one_receipt", "tells_apart"),
+        ("claims_native_key", "resent_after_loss"),
+        ("claims_searchable", "found_after_loss"),
+        ("denies", "found_after_loss"),
+        ("finds_all", "not_found"),
+    ],
+)
+async def test_a_connector_that_lies_is_caught_and_told_where(kind: str, caught: str):
+    async with HttpProvider(honours_keys=False).running() as provider:
+        liar = Liar(kind)
+        liar.bind(ConnectorSettings(http=(target(provider.url),)), LOOPBACK)
+        report = await conform(liar, provider, target="crm", payload=NOTE, deadline_s=DEADLINE_S)
+        await liar.aclose()
+    assert caught in failed(report), report.text()
+    assert not report.passed
+    (check,) = [check for check in report.checks if check.name == caught]
+    assert check.said
+    assert check.said in report.text()
+    with pytest.raises(ValueError, match="did not pass"):
+        report.proven("Ada")
+
+
+# A real provider, behind the relay -----------------------------------------------------------------------------------------
+
+
+@proves("G-PROVEN")
+async def test_a_target_with_native_keys_is_proven_through_a_relay_that_breaks():
+    async with HttpProvider().running() as provider:
+        config = target(f"{provider.url}/api", capability="native_key", key_ttl_s=60)
+        report = await prove(config, NOTE, policy=LOOPBACK, deadline_s=DEADLINE_S)
+        assert report.passed, report.text()
+        assert "resent_after_loss" in played(report)
+        assert {request.target for request in provider.requests} == {"/api/notes"}
+        assert {request.headers["authorization"] for request in provider.requests} == {"Bearer token-1"}
+        proven = report.proven("Ada")
+        believed = Http()
+        changed = config.model_dump() | {"bearer": "token-1", "proven": proven}
+        believed.bind(ConnectorSettings(http=(HttpTargetConfig.model_validate(changed),)), LOOPBACK)
+        assert believed.capability("crm") == "native_key"
+    with pytest.raises(ValueError, match="answer for it"):
+        report.proven(" ")
+
+
+@proves("G-PROVEN")
+async def test_a_target_that_makes_two_things_of_one_key_is_not_proven():
+    async with HttpProvider(honours_keys=False).running() as provider:
+        config = target(provider.url, capability="native_key", key_ttl_s=60)
+        report = await prove(config, NOTE, policy=LOOPBACK, deadline_s=DEADLINE_S)
+    assert "resent_after_loss" in failed(report)
+    assert "several receipts" in report.text()
+
+
+async def test_a_payload_that_does_not_fit_is_told_before_anything_is_sent():
+    async with HttpProvider().running() as provider:
+        wrong: Mapping[str, Any] = {"method": "GET", "path": "/x"}
+        with pytest.raises(ValueError, match="method"):
+            await prove(target(provider.url), wrong, policy=LOOPBACK)
+        assert not provider.requests
