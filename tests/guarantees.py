@@ -233,6 +233,12 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",
     ),
+    Guarantee(
+        "G-EGRESS-FUZZ",
+        "However an inner address is spelt, and whatever a resolver answers: what was not checked is not dialled.",
+        "safety: egress",
+    ),
+    Guarantee("G-ONE-WAY-OUT", "Everything that opens a connection to others does so through egress.", "safety: egress"),
     # Connectors
     Guarantee(
         "G-CONFORMANCE",

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from deedbox.connectors.answers import CLIENT_ERRORS, SUCCESS, retry_after
+from deedbox.connectors.answers import CLIENT_ERRORS, SUCCESS, outcome_of, retry_after
 from deedbox.connectors.callback_settings import CallbackConfig
 from deedbox.connectors.http import json_bytes
 from deedbox.connectors.settings import ConnectorSettings
