@@ -259,6 +259,16 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-CALLBACK-ONCE",
         "A callback comes at least once, always under one id with the same bytes; a receiver that keeps ids is told once.",
         "safety: connectors",
+    # Notices and alerts
+    Guarantee(
+        "G-NOTICE",
+        "A notice goes out under the built-in verdict alone, is in no job's history, and is held by no switch of acts.",
+        "lifecycle: effect",
+    ),
+    Guarantee(
+        "G-LINK-MINTED",
+        "A link's token is in no table: it is minted for each sending, its hash committed first, and a decision voids all.",
+        "store: dispatch",
     ),
     # Asking, and the store
     Guarantee("G-SSE-RESUME", "An event stream resumed after its last id has no gap and no repeat.", "faces: HTTP"),

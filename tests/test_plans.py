@@ -18,7 +18,7 @@ import pytest
 from psycopg import sql
 
 from deedbox.model.fingerprint import sha256
-from deedbox.store import accept, decision, delivery, doctor, lanes, outbox, prune, queue, sweep, views
+from deedbox.store import accept, decision, delivery, doctor, lanes, notices, outbox, prune, queue, sweep, views
 from deedbox.store.loader import statement, statements
 from deedbox.store.pool import Connection, connect
 from deedbox.store.prune import DAY_S, Retention
@@ -32,7 +32,7 @@ SQUARE = 32 * 31 // 2
 SMALL_PAGES = 40
 """A relation of so few pages may be read from end to end: there is no shorter way."""
 
-FILES = ("accept", "decision", "delivery", "doctor", "lanes", "outbox", "prune", "queue", "sweep", "switch", "views")
+FILES = ("accept", "decision", "delivery", "doctor", "lanes", "notices", "outbox", "prune", "queue", "sweep", "switch", "views")
 Call = Callable[[Connection], Awaitable[Any]]
 
 # What does not hold yet, by when it was planned, with what is to be done about it; it has to fail, or its line goes.
@@ -141,6 +141,8 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 200, lambda c: prune.in_the_way(c, one.month, DAY_S)
     yield 20000, lambda c: prune.misplaced(c, UUID(int=0), 1000)
     yield 20000, doctor.misplaced
+    yield 300, lambda c: notices.forget_old(c, DAY_S, UUID(int=0), 200)
+    yield 100, lambda c: notices.cancel_of_approval(c, one.new[0])
 
 
 def _completed(one: Sample) -> list[queue.Completed]:

@@ -5,12 +5,14 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
 from deedbox.dispatch.settle import Settler
 from deedbox.dispatch.switch import leave_to_dial
 from deedbox.extend.connector import Connector, Outcome, Refused
+from deedbox.gate.links import filled, links_of
 from deedbox.model.backoff import Retry, seconds
 from deedbox.store import outbox
 from deedbox.store.ids import IdSource
@@ -48,12 +50,13 @@ class Dispatcher:
         retry: Retry = outbox.RETRY,
         look_up_after_s: float | None = None,
         told: Callable[[], bool] | None = None,
+        public_url: str | None = None,
     ) -> None:
         """`environment_on` is the environment's half of the switch; `slots` sendings go on at once, each for `lease_s` seconds.
 
         `wake` ends the pause before the next look, and `told` says whether it can be relied on just now. Where
-        `look_up_after_s` is set, an effect that became unknown is looked up once after so many seconds. Raises ValueError for
-        numbers that cannot work.
+        `look_up_after_s` is set, an effect that became unknown is looked up once after so many seconds. Links in notices are
+        made from `public_url`; without one a notice that needs a link stays. Raises ValueError for numbers that cannot work.
         """
         if slots < 1:
             raise ValueError(f"slots: {slots} must be at least 1")
@@ -67,6 +70,7 @@ class Dispatcher:
         self._settler = Settler(pool, ids, retry, follows=self._look_again)
         self._look_up_after_s = look_up_after_s
         self._told = told or (lambda: False)
+        self._public_url = public_url
         self._pause_s = POLL_S
         self._asked_at = 0.0
         # Whether something is probably due, so that it need not be asked first.
@@ -198,6 +202,10 @@ class Dispatcher:
         connector = self._connectors[leased.connector]
         try:
             await self._declare(leased, connector)
+            links = await self._links(leased)
+            if links is None:
+                await send.withdraw(self._pool, self._ids, leased)
+                return None
             leave = await leave_to_dial(self._pool, leased, asked_at=asked_at, lease_s=self._lease_s)
             if leave != "go":
                 await send.give_back(self._pool, self._ids, leased, leave)
@@ -206,9 +214,12 @@ class Dispatcher:
             _log.exception("not_dialled", effect_id=str(leased.effect_id), error=type(error).__name__)
             await self._give_back(leased)
             return None
-        return await self._dial(connector, leased, asked_at)
+        return await self._dial(connector, leased, asked_at, links)
 
-    async def _dial(self, connector: Connector, leased: Leased, asked_at: float) -> Outcome:
+    async def _links(self, leased: Leased) -> Mapping[str, str] | None:
+        return await links_of(self._pool, leased.effect_id, self._public_url) if leased.kind == "notice" else {}
+
+    async def _dial(self, connector: Connector, leased: Leased, asked_at: float, links: Mapping[str, str]) -> Outcome:
         rest_s = self._lease_s - (time.monotonic() - asked_at)
         try:
             order = send.order_of(
@@ -221,6 +232,8 @@ class Dispatcher:
             )
         except (ValueError, LookupError, TypeError):
             return Refused("bug", "body_unreadable", "What was approved cannot be read as an effect.", "plan")
+        if links:
+            order = replace(order, payload=filled(order.payload, links))
         return await send.perform(connector, order)
 
     async def _give_back(self, leased: Leased) -> None:

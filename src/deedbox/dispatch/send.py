@@ -105,6 +105,17 @@ async def give_back(pool: Pool, ids: IdSource, leased: Leased, code: str) -> boo
         return await outbox.move(connection, "give_back", effect, Why(code=code), event_id=ids.new())
 
 
+async def withdraw(pool: Pool, ids: IdSource, leased: Leased) -> bool:
+    """Cancel a leased notice before anything was dialled, because what it asks for has been decided. False when it was lost."""
+    async with transaction(pool) as connection:
+        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
+        if effect is None or effect.fence != leased.fence:
+            return False
+        await outbox.move(connection, "give_back", effect, event_id=ids.new())
+        why = Why(code="approval_decided", message="The approval has ended.")
+        return await outbox.move(connection, "cancel", effect, why, event_id=ids.new())
+
+
 async def finish(pool: Pool, ids: IdSource, job_id: UUID) -> None:
     """End the job if its effects have ended, and wake those who follow it. Sweep repeats what fails here."""
     async with transaction(pool) as connection:
@@ -147,10 +158,12 @@ def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, ret
     name: Move = "refuse"
     if isinstance(outcome, Ambiguous):
         why = Why(phase, "ambiguous", code, message, outcome.closed, retry.delay(effect.attempt))
+        again = effect.native_key_lives and effect.attempt < retry.attempts
         if effect.kind == "notice":
-            name = "close_notice"
+            # Where the receiver knows the key, twice is once; and nobody looks up what we said ourselves.
+            name = "retry" if again else "close_notice"
         else:
-            name = "resend_same_key" if effect.native_key_lives and effect.attempt < retry.attempts else "lose_track"
+            name = "resend_same_key" if again else "lose_track"
     elif isinstance(outcome, Refused):
         why = Why(phase, outcome.failure_class, code, message)
     elif effect.attempt >= retry.attempts:

@@ -56,7 +56,8 @@ class Settler:
             _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "deliver":
                 self._follows()
-        await self._ends.put(leased.job_id)
+        if leased.kind == "act":
+            await self._ends.put(leased.job_id)
         return name
 
     async def drain(self) -> None:

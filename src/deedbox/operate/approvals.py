@@ -1,7 +1,6 @@
 """Approvals for every door: the card, the inbox, the decision, and the link that leads to the page."""
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -12,7 +11,7 @@ from pydantic import BaseModel
 from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
 from deedbox.gate.decide import decide
-from deedbox.model.fingerprint import sha256
+from deedbox.gate.links import mint
 from deedbox.model.identity import Principal
 from deedbox.operate.cards import (
     ApprovalCard,
@@ -27,7 +26,7 @@ from deedbox.operate.cards import (
     VoteLine,
 )
 from deedbox.operate.rows import rows_of
-from deedbox.store import cards, decision, rounds
+from deedbox.store import cards, rounds
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
@@ -132,10 +131,7 @@ class Approvals:
 
         The token is 256 random bits; only its SHA-256 is kept, and every decision voids it.
         """
-        token = secrets.token_urlsafe(32)
-        async with autocommit(self._pool) as connection:
-            kept = await decision.mint_token(connection, approval_id, sha256(token.encode()))
-        return f"{self._public_url}/approvals/{approval_id}?t={token}" if kept else None
+        return await mint(self._pool, self._public_url, approval_id)
 
 
 def _may_see(principal: Principal, subject: UUID) -> bool:

@@ -1,11 +1,12 @@
 """What the gate writes: proposals, verdicts, approvals and, through nothing else, effects. Only `gate` imports this."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
+from deedbox.store.rows import rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +157,38 @@ async def enqueue_approved(
         },
     )
     return [row[0] for row in await cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """A notice with the bytes its digest covers. Times are in seconds from now, by the database's clock."""
+
+    effect_id: UUID
+    verdict_id: UUID
+    template: str
+    tenant: str
+    action: str
+    connector: str
+    target: str
+    summary: str
+    body: bytes
+    digest: bytes
+    once: str | None
+    job_id: UUID | None
+    approval_id: UUID | None
+    alert_id: UUID | None
+    principal_id: UUID | None
+    not_before_s: float
+    not_after_s: float
+
+
+async def enqueue_notices(connection: Connection, notices: Sequence[NoticeRow], policy_version: str) -> list[UUID]:
+    """Put notices on the outbox, each under the built-in verdict; returns the effects of those that were not made before."""
+    parameters = {"notices": rows([asdict(one) for one in notices]), "policy_version": policy_version}
+    cursor = await connection.execute(statement("admission", "claim_notices"), parameters)
+    claimed = {row[0] for row in await cursor.fetchall()}
+    if claimed:
+        parameters["notices"] = rows([asdict(one) for one in notices if one.effect_id in claimed])
+        await connection.execute(statement("admission", "authorise_notices"), parameters)
+        await connection.execute(statement("admission", "enqueue_notices"), parameters)
+    return [one.effect_id for one in notices if one.effect_id in claimed]

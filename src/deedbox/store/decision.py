@@ -5,6 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from deedbox.store.loader import statement
+from deedbox.store.notices import cancel_of_approval
 from deedbox.store.pool import Connection
 
 
@@ -84,13 +85,14 @@ async def count_votes(connection: Connection, approval_id: UUID) -> int:
 async def end_approval(
     connection: Connection, *, approval_id: UUID, state: str, decided_by: UUID | None, how: str | None, reason: str | None
 ) -> datetime | None:
-    """End a pending approval and void its links; None when it was not pending."""
+    """End a pending approval, void its links and withdraw what was still to be said of it; None when it was not pending."""
     cursor = await connection.execute(
         statement("decision", "end_approval"),
         {"approval_id": approval_id, "state": state, "decided_by": decided_by, "how": how, "reason": reason},
     )
     row = await cursor.fetchone()
     await connection.execute(statement("decision", "void_tokens"), {"approval_id": approval_id})
+    await cancel_of_approval(connection, approval_id)
     return row[0] if row else None
 
 

@@ -311,9 +311,10 @@ async def _rescue(connection: Connection, ids: IdSource, effect: LockedEffect) -
         wait_s=RETRY.delay(effect.attempt),
     )
     name: Move = "lose_track"
+    again = effect.native_key_lives and effect.attempt < ATTEMPTS
     if effect.kind == "notice":
-        name = "close_notice"
-    elif effect.native_key_lives and effect.attempt < ATTEMPTS:
+        name = "retry" if again else "close_notice"
+    elif again:
         name = "resend_same_key"
     return await move(connection, name, effect, why, event_id=ids.new())
 

@@ -14,6 +14,7 @@ import psycopg
 
 from deedbox.store.loader import statement
 from deedbox.store.migrate import LOCK, MONTHS_AHEAD, PARTITIONED, missing_partitions
+from deedbox.store.notices import prune_of_jobs
 from deedbox.store.pool import Connection
 from deedbox.store.rows import rows
 
@@ -150,6 +151,7 @@ async def remove_contents(connection: Connection, jobs: Sequence[UUID], *, key_s
     await connection.execute(statement("prune", "keep_keys"), {**parameters, "key_s": key_s})
     for name in _CONTENTS:
         await connection.execute(statement("prune", name), parameters)
+    await prune_of_jobs(connection, jobs)
     await connection.execute(statement("prune", "prune_inputs"), parameters)
     cursor = await connection.execute(statement("prune", "prune_links"), parameters)
     shown = await cursor.fetchall()

@@ -159,6 +159,19 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION deedbox.guard_notice() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF (NEW.kind = 'notice') IS DISTINCT FROM EXISTS (
+        SELECT FROM deedbox.verdict v WHERE v.verdict_id = NEW.verdict_id AND v.rule = 'system.notice'
+    ) THEN
+        RAISE EXCEPTION 'unauthorised effect: the verdict system.notice is for notices, and they have no other'
+            USING ERRCODE = 'DB002';
+    END IF;
+    RETURN NEW;
+END $$;
+
 CREATE TABLE deedbox.action_limit (
     action text NOT NULL,
     max_running integer NOT NULL,
@@ -176,7 +189,10 @@ CREATE TABLE deedbox.alert (
     owner text,
     opened_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     closed_at timestamp with time zone,
-    closed_by uuid
+    closed_by uuid,
+    notify_at timestamp with time zone DEFAULT deedbox.clock(),
+    told smallint DEFAULT 0 NOT NULL,
+    closed_reason text
 );
 
 CREATE TABLE deedbox.api_key (
@@ -219,6 +235,7 @@ CREATE TABLE deedbox.approval (
     decided_how text,
     reason text,
     superseded_by uuid,
+    notify_at timestamp with time zone DEFAULT deedbox.clock(),
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -227,6 +244,13 @@ CREATE TABLE deedbox.approval (
     CONSTRAINT approval_quorum_check CHECK ((quorum >= 1)),
     CONSTRAINT approval_reason CHECK (((state <> 'rejected'::text) OR (reason ~ '\S'::text))),
     CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
+);
+
+CREATE TABLE deedbox.approval_stage (
+    approval_id uuid NOT NULL,
+    stage text NOT NULL,
+    at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT approval_stage_stage_check CHECK ((stage ~ '\S'::text))
 );
 
 CREATE TABLE deedbox.approval_token (
@@ -514,6 +538,19 @@ ALTER TABLE deedbox.lane ALTER COLUMN lane_id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE deedbox.notice (
+    effect_id uuid NOT NULL,
+    template text NOT NULL,
+    once text,
+    job_id uuid,
+    approval_id uuid,
+    alert_id uuid,
+    principal_id uuid,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT notice_once_check CHECK ((length(once) <= 300)),
+    CONSTRAINT notice_template_check CHECK ((template ~ '\S'::text))
+);
+
 CREATE TABLE deedbox.principal (
     principal_id uuid NOT NULL,
     tenant text NOT NULL,
@@ -522,6 +559,7 @@ CREATE TABLE deedbox.principal (
     password_hash text,
     created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     disabled_at timestamp with time zone,
+    email text,
     CONSTRAINT principal_check CHECK (((password_hash IS NULL) OR (kind = 'person'::text))),
     CONSTRAINT principal_kind_check CHECK ((kind = ANY (ARRAY['person'::text, 'service'::text]))),
     CONSTRAINT principal_name_check CHECK (((name ~ '\S'::text) AND (length(name) <= 200)))
@@ -764,6 +802,9 @@ ALTER TABLE ONLY deedbox.api_key
 ALTER TABLE ONLY deedbox.approval
     ADD CONSTRAINT approval_pkey PRIMARY KEY (approval_id);
 
+ALTER TABLE ONLY deedbox.approval_stage
+    ADD CONSTRAINT approval_stage_pkey PRIMARY KEY (approval_id, stage);
+
 ALTER TABLE ONLY deedbox.approval_token
     ADD CONSTRAINT approval_token_pkey PRIMARY KEY (token_sha256);
 
@@ -814,6 +855,15 @@ ALTER TABLE ONLY deedbox.lane
 
 ALTER TABLE ONLY deedbox.lane
     ADD CONSTRAINT lane_queue_action_tenant_key UNIQUE (queue, action, tenant);
+
+ALTER TABLE ONLY deedbox.notice
+    ADD CONSTRAINT notice_once_key UNIQUE (once);
+
+ALTER TABLE ONLY deedbox.notice
+    ADD CONSTRAINT notice_pkey PRIMARY KEY (effect_id);
+
+ALTER TABLE deedbox.principal
+    ADD CONSTRAINT principal_email_check CHECK (((email IS NULL) OR ((kind = 'person'::text) AND (length(email) <= 254)))) NOT VALID;
 
 ALTER TABLE ONLY deedbox.principal
     ADD CONSTRAINT principal_pkey PRIMARY KEY (principal_id);
@@ -872,11 +922,17 @@ ALTER TABLE ONLY deedbox.verdict
 ALTER TABLE ONLY deedbox.vote
     ADD CONSTRAINT vote_pkey PRIMARY KEY (approval_id, principal_id);
 
+CREATE INDEX alert_effect ON deedbox.alert USING btree (effect_id, cause) WHERE (effect_id IS NOT NULL);
+
+CREATE INDEX alert_notify ON deedbox.alert USING btree (notify_at) WHERE ((closed_at IS NULL) AND (notify_at IS NOT NULL));
+
 CREATE UNIQUE INDEX alert_open ON deedbox.alert USING btree (tenant, cause, job_id, effect_id) NULLS NOT DISTINCT WHERE (closed_at IS NULL);
 
 CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
 
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
+
+CREATE INDEX approval_notify ON deedbox.approval USING btree (notify_at) WHERE ((state = 'pending'::text) AND (notify_at IS NOT NULL));
 
 CREATE INDEX approval_open ON deedbox.approval USING btree (tenant, expires_at) WHERE (state = 'pending'::text);
 
@@ -908,6 +964,12 @@ CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, job_i
 
 CREATE INDEX lane_action ON deedbox.lane USING btree (action);
 
+CREATE INDEX notice_alert ON deedbox.notice USING btree (alert_id) WHERE (alert_id IS NOT NULL);
+
+CREATE INDEX notice_approval ON deedbox.notice USING btree (approval_id) WHERE (approval_id IS NOT NULL);
+
+CREATE INDEX notice_job ON deedbox.notice USING btree (job_id) WHERE (job_id IS NOT NULL);
+
 CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
 
 CREATE INDEX proposal_effect_job ON deedbox.proposal_effect USING btree (job_id);
@@ -936,6 +998,8 @@ CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN ((
 
 CREATE TRIGGER effect_guard_insert BEFORE INSERT ON deedbox.effect FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
 
+CREATE TRIGGER effect_guard_notice BEFORE INSERT ON deedbox.effect FOR EACH ROW WHEN (((new.kind = 'notice'::text) OR (new.verdict_id IS NOT NULL))) EXECUTE FUNCTION deedbox.guard_notice();
+
 CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'running'::text))))) EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER queue_guard_delete BEFORE DELETE ON deedbox.queue FOR EACH ROW WHEN ((old.state <> 'running'::text)) EXECUTE FUNCTION deedbox.guard();
@@ -945,6 +1009,9 @@ ALTER TABLE ONLY deedbox.api_key
 
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.approval_stage
+    ADD CONSTRAINT approval_stage_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY deedbox.approval_token
     ADD CONSTRAINT approval_token_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);

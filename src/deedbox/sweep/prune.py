@@ -16,7 +16,7 @@ from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.model.lifecycle import JOB
-from deedbox.store import prune
+from deedbox.store import notices, prune
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.decision import lock_job
 from deedbox.store.ending import JobEnding, end_job
@@ -69,6 +69,7 @@ class Pruning:
         self._contents = _Pass()
         self._parked = _Pass()
         self._places = _Pass()
+        self._notices = _Pass()
         self._records: dict[date, UUID] = {}
         self._partitions_at = 0.0
         self._months_at = 0.0
@@ -93,7 +94,8 @@ class Pruning:
         """A bounded piece of all there is to do; returns whether there is more. Does nothing where another is elected."""
         await self.make_partitions()
         more = False
-        for chore in (self._close_parked, self._remove_contents, self._expired_keys, self._old_calls, self._find_misplaced):
+        chores = (self._close_parked, self._remove_contents, self._expired_keys, self._old_calls, self._old_notices)
+        for chore in (*chores, self._find_misplaced):
             more |= await self._pages(chore)
         await self.drop_partitions()
         return more
@@ -223,6 +225,15 @@ class Pruning:
     async def _old_calls(self) -> bool:
         keep_s = self._retention.longest_s
         return await self._elected(lambda connection: prune.remove_old_calls(connection, keep_s, PAGE)) == PAGE
+
+    async def _old_notices(self) -> bool:
+        """Remove notices that ended, as long after they were made as contents are kept."""
+        if self._notices.rests:
+            return False
+        after, keep_s = self._notices.after, self._retention.contents_s
+        last = await self._elected(lambda connection: notices.forget_old(connection, keep_s, after, PAGE))
+        self._notices.move(last, whole=last is not None, rest_s=PASS_S)
+        return last is not None
 
     async def _pages(self, chore: Callable[[], Awaitable[bool]]) -> bool:
         for _ in range(PAGES_PER_TURN):

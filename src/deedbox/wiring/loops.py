@@ -49,6 +49,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             lease_s=settings.send_lease_s,
             wake=installation.wakeup.event("deedbox_outbox"),
             told=installation.wakeup.listens,
+            public_url=settings.public_url,
         )
     if "sweep" in roles:
         keeps = {name: action.keep_s for name, action in installation.app.actions.items()}

@@ -40,3 +40,34 @@ JOIN (
 JOIN unnest(%(effect_id)s::uuid[]) WITH ORDINALITY AS ids (effect_id, n) USING (n)
 WHERE a.approval_id = %(approval_id)s AND a.state = 'approved'
 RETURNING effect_id
+
+-- name: claim_notices
+-- Keep why these notices are made; one that was made before under the same name is left out. Whoever makes the same at the same
+-- moment waits for the end of the other's transaction.
+INSERT INTO deedbox.notice (effect_id, template, once, job_id, approval_id, alert_id, principal_id)
+SELECT i.effect_id, i.template, i.once, i.job_id, i.approval_id, i.alert_id, i.principal_id
+FROM json_to_recordset(%(notices)s::json) AS i (effect_id uuid, template text, once text, job_id uuid, approval_id uuid,
+                                                alert_id uuid, principal_id uuid)
+ON CONFLICT (once) DO NOTHING RETURNING effect_id
+
+-- name: authorise_notices
+-- The built-in verdict of each notice, over the exact bytes that will be sent, and those bytes.
+WITH given AS (
+    SELECT * FROM json_to_recordset(%(notices)s::json)
+        AS i (effect_id uuid, verdict_id uuid, template text, connector text, target text, summary text, body bytea, digest bytea)
+), judged AS (
+    INSERT INTO deedbox.verdict (verdict_id, job_id, group_name, decision, rule, policy_version, effect_digests, decided_at)
+    SELECT verdict_id, effect_id, template, 'allow', 'system.notice', %(policy_version)s, ARRAY[digest], deedbox.clock() FROM given
+)
+INSERT INTO deedbox.proposal_effect (proposal_effect_id, job_id, group_name, position, connector, target, slot, summary, body, digest)
+SELECT effect_id, effect_id, template, 0, connector, target, template, summary, body, digest FROM given
+
+-- name: enqueue_notices
+-- Put notices on the outbox. Each is its own job_id: no job's history, partition or lock is touched by it.
+INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest, verdict_id,
+                            state, not_before, not_after)
+SELECT effect_id, effect_id, tenant, action, 'notice', effect_id, connector, target, template, digest, verdict_id, 'pending',
+       deedbox.clock() + make_interval(secs => not_before_s), deedbox.clock() + make_interval(secs => not_after_s)
+FROM json_to_recordset(%(notices)s::json)
+    AS i (effect_id uuid, verdict_id uuid, tenant text, action text, template text, connector text, target text, digest bytea,
+          not_before_s float8, not_after_s float8)

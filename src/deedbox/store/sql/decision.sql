@@ -61,10 +61,14 @@ SELECT approval_id, tenant FROM deedbox.approval
 WHERE state IN ({{approval.expire}}) AND expires_at <= deedbox.clock() ORDER BY expires_at LIMIT %(limit)s
 
 -- name: mint_token
--- Keep the digest of a link's token; it opens nothing by itself and lapses with the approval.
+-- Keep the digest of a link's token; it opens nothing by itself and lapses with the approval. A decision in progress is waited
+-- for, so that it voids every link there is: none is made behind it.
+WITH waiting AS MATERIALIZED (
+    SELECT approval_id, audience, expires_at FROM deedbox.approval
+    WHERE approval_id = %(approval_id)s AND state = 'pending' FOR SHARE
+)
 INSERT INTO deedbox.approval_token (token_sha256, approval_id, purpose, audience, expires_at)
-SELECT %(token_sha256)s, approval_id, 'decide', array_to_string(audience, ','), expires_at
-FROM deedbox.approval WHERE approval_id = %(approval_id)s AND state = 'pending' RETURNING approval_id
+SELECT %(token_sha256)s, approval_id, 'decide', array_to_string(audience, ','), expires_at FROM waiting RETURNING approval_id
 
 -- name: decline_job
 -- End a held job of which nothing was authorised: the queue row goes, the result and the last event come.
