@@ -259,6 +259,27 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-CALLBACK-ONCE",
         "A callback comes at least once, always under one id with the same bytes; a receiver that keeps ids is told once.",
         "safety: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK",
+        "What a receiver wants to hear of a job is told after it was committed, each event once; a failed one changes no job.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK-GONE",
+        "A receiver that answers 410 is told nothing more until a person enables it, and what it missed can be told again.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-SIGNED",
+        "A signature covers the very bytes that are sent; while secrets change, each is signed with.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-CHAT-PLAIN",
+        "No text of a payload becomes a mention, a link or markup in a chat, and no token is told.",
+        "issue 4: connectors",
+    ),
     # Notices and alerts
     Guarantee(
         "G-NOTICE",

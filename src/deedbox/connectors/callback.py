@@ -16,11 +16,19 @@ from deedbox.connectors.http import json_bytes
 from deedbox.connectors.settings import ConnectorSettings
 from deedbox.connectors.signing import sign, wall_clock_s
 from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, MaybeSent, NotSent
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import (
+    TARGET_GONE,
+    Ambiguous,
+    Capability,
+    EffectOrder,
+    LookUp,
+    Outcome,
+    Receipt,
+    Refused,
+    Transient,
+)
 from deedbox.model.backoff import Retry
 
-GONE = "target_gone"
-"""The code of an end after which a receiver is told nothing more, until a person enables it again."""
 CALLBACK_RETRY = Retry(attempts=16, base=5.0, cap="6h", factor=3.0)
 """Seconds, minutes, hours: a receiver that is repaired within a day misses nothing."""
 _UNREAD = 64 * 1024  # bytes of an answer that nobody reads
@@ -131,7 +139,7 @@ def _outcome(name: str, event_id: str, answer: Answer) -> Outcome:
     if status in SUCCESS:
         return Receipt(event_id, {"status": status})
     if status == HTTPStatus.GONE:
-        return Refused("caller_error", GONE, f"The receiver {name} answered 410: it wants to hear no more.", "answered")
+        return Refused("caller_error", TARGET_GONE, f"The receiver {name} answered 410: it wants to hear no more.", "answered")
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Transient("rate_limited", code, said, "answered", retry_after(answer))
     if status in CLIENT_ERRORS:

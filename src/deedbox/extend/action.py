@@ -58,6 +58,8 @@ class Action:
     """Who may take up or replace its jobs, beside having a role with that verb; none named: whoever has such a role."""
     on_failure: Mapping[FailureClass, Answer] = field(default_factory=dict[FailureClass, Answer])
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
+    callback: str | None = None
+    """The registered receiver that is told what becomes of its jobs, where a call names none."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
 
@@ -85,6 +87,7 @@ def make_action(
     again: frozenset[str] = frozenset(),
     keep: str | float | None = None,
     on_failure: Mapping[FailureClass, Answer] | None = None,
+    callback: str | None = None,
 ) -> Action:
     """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
     name = getattr(handler, "__name__", "")
@@ -127,6 +130,7 @@ def make_action(
         deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
+        callback=callback,
         threaded=threaded,
     )
 

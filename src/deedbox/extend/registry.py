@@ -41,6 +41,7 @@ class App:
         again: Iterable[str] = (),
         keep: str | float | None = None,
         on_failure: Mapping[FailureClass, Answer] | None = None,
+        callback: str | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
     ) -> Callable[[Handler], Handler]:
@@ -57,6 +58,7 @@ class App:
         DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
         `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
         `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
+        `callback` names the receiver (DEEDBOX_CALLBACKS) that is told what becomes of a job where the call names none.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -78,6 +80,7 @@ class App:
                 again=frozenset(again),
                 keep=keep,
                 on_failure=on_failure,
+                callback=callback,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")
