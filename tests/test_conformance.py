@@ -1,10 +1,14 @@
 """Every built-in connector passes the conformance run, and each way of lying fails it."""
 
+import asyncio
 import base64
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from deedbox.connectors import (
     Callback,
@@ -15,17 +19,22 @@ from deedbox.connectors import (
     Slack,
     Smtp,
     SmtpConfig,
+    Submit,
     Telegram,
 )
 from deedbox.egress import EgressPolicy
 from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.context import Context
+from deedbox.extend.registry import App
+from deedbox.intake.child import ChildIntake
+from deedbox.model.errors import DeedboxError
+from deedbox.model.policy import allow
 from deedbox.testing import CallbackReceiver, HttpProvider, Report, SmtpServer, conform, prove
 from deedbox.testing.conformance import CHECKS
 from deedbox.testing.http_provider import Request
+from tests.database import TestDatabase
 from tests.guarantees import proves
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tests.road import Road, road
 
 # As in test_connector_smtp: CPython 3.11 complains of what a test server's connections leave behind.
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -204,6 +213,95 @@ async def test_callbacks_conform_and_a_receiver_that_keeps_ids_is_told_once():
         ids = [one["event_id"] for one in receiver.events]
         assert len(ids) == len(set(ids))
         assert len(receiver.requests) > len(ids)
+
+
+class Parcel(BaseModel):
+    """What is packed."""
+
+    number: int = 0
+
+
+@dataclass
+class BreakingIntake:
+    """A store behind the intake that answers late, or not at all, after the real one has stored the job."""
+
+    inner: ChildIntake
+    road: Road
+    fault: str = ""
+    calls: int = 0
+    wait_s: float = 7.0
+
+    def check(self, action: str, given: Mapping[str, Any]) -> None:
+        self.inner.check(action, given)
+
+    async def submit(self, action: str, given: Mapping[str, Any], *, effect_id: str, parent_job_id: str, tenant: str) -> str:
+        self.calls += 1
+        before: dict[str, Exception] = {
+            "refuse": DeedboxError("permission_denied", "No."),
+            "rate_limited": DeedboxError("too_many_waiting", "Not now.", retry_after=7),
+            "away": DeedboxError("unavailable", "Away.", retry_after=1),
+        }
+        if self.fault in before:
+            raise before[self.fault]
+        if self.fault == "hang_before_reading":
+            await asyncio.Event().wait()
+        made = await self.inner.submit(action, given, effect_id=effect_id, parent_job_id=parent_job_id, tenant=tenant)
+        if self.fault == "accept_then_hang":
+            await asyncio.Event().wait()
+        if self.fault == "accept_then_reset":
+            raise DeedboxError("unavailable", "Lost.", retry_after=1)
+        return made
+
+    async def find(self, action: str, *, effect_id: str, tenant: str) -> str | None:
+        self.calls += 1
+        if self.fault == "accept_then_hang":
+            await asyncio.Event().wait()
+        return await self.inner.find(action, effect_id=effect_id, tenant=tenant)
+
+    def plays(self, fault: str) -> bool:
+        return fault in {"refuse", "rate_limited", "hang_before_reading", "accept_then_hang", "accept_then_reset"}
+
+    def play_next(self, fault: str) -> None:
+        self.fault = fault
+
+    def forget(self) -> None:
+        self.fault = ""
+
+    @asynccontextmanager
+    async def away(self) -> AsyncGenerator[None]:
+        self.fault = "away"
+        yield
+        self.fault = ""
+
+    async def effects_of(self, effect_id: str) -> int | None:
+        query = "SELECT count(*) FROM deedbox.job WHERE idempotency_key = %s"
+        return int(str(await self.road.database.value(query, f"effect:{effect_id}")))
+
+
+@proves("G-CONFORMANCE")
+async def test_starting_another_action_conforms(database: TestDatabase):
+    submit = Submit()
+    app = App(connectors=[submit])
+
+    @app.action(roles=["operator"], policy=allow())
+    async def pack_parcel(_ctx: Context, parcel: Parcel) -> Parcel:
+        """Pack a parcel."""
+        return parcel
+
+    async with road(database, app) as one:
+        parent = await one.submit("pack_parcel", {}, "parent")
+        provider = BreakingIntake(ChildIntake(one.pool, app.actions, one.intake), one)
+        submit.take_submitter(provider)
+        report = await conform(
+            submit,
+            provider,
+            target="pack_parcel",
+            payload={"input": {"number": 7}},
+            deadline_s=DEADLINE_S,
+            job_id=str(parent.job_id),
+        )
+    assert report.passed, report.text()
+    assert {"resent_after_loss", "found_after_loss", "not_found", "look_up_hang", "refuse"} <= played(report)
 
 
 # Liars -------------------------------------------------------------------------------------------------------------------

@@ -105,13 +105,13 @@ def test_addresses_stay_as_they_are():
 @proves("G-CHAT-PLAIN")
 def test_telegram_gets_plain_text_for_one_chat():
     provider = HttpProvider(receipt=lambda _note: {"ok": True, "result": {"message_id": 7, "chat": {"id": -100123}}})
-    outcome = send(Telegram(), provider, {"text": "<b>@all</b> /stop", "silent": True})
+    outcome = send(Telegram(), provider, {"text": "<i>@all /stop", "silent": True})
     assert outcome == Receipt("-100123/7", {"chat_id": "-100123", "message_id": "7"})
     (request,) = provider.requests
     assert request.target == f"/bot{BOT_TOKEN}/sendMessage"
     assert json.loads(request.body) == {
         "chat_id": -100123,
-        "text": f"<b>@{WORD_JOINER}all</b> /{WORD_JOINER}stop",
+        "text": f"<i>@{WORD_JOINER}all /{WORD_JOINER}stop",
         "disable_notification": True,
         "link_preview_options": {"is_disabled": True},
     }

@@ -60,6 +60,7 @@ class SmtpServer:
     implicit_tls: bool = False
     password: bytes | None = None
     refused_recipient: str | None = None
+    recipient_refusal: str = "550 no such user"
     mails: list[Mail] = field(default_factory=list[Mail])
     commands: list[str] = field(default_factory=list[str])
     reached: asyncio.Event = field(default_factory=asyncio.Event)
@@ -193,7 +194,7 @@ class SmtpServer:
             right = self.password is not None and line.encode().endswith(self.password)
             return "auth", "235 welcome" if right else "535 wrong"
         if verb == "RCPT" and self.refused_recipient is not None and self.refused_recipient in line:
-            return "rcpt", "550 no such user"
+            return "rcpt", self.recipient_refusal
         return _HEALTHY[verb]
 
     async def _body(
