@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from deedbox.intake.child import ChildIntake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.policy import allow
 from deedbox.testing import CallbackReceiver, HttpProvider, Report, SmtpServer, conform, prove
+from deedbox.testing import __main__ as command
 from deedbox.testing.conformance import CHECKS
 from deedbox.testing.http_provider import Request
 from tests.database import TestDatabase
@@ -420,3 +423,32 @@ async def test_a_payload_that_does_not_fit_is_told_before_anything_is_sent():
         with pytest.raises(ValueError, match="method"):
             await prove(target(provider.url), wrong, policy=LOOPBACK)
         assert not provider.requests
+
+
+@proves("G-PROVEN")
+async def test_the_command_proves_a_target_of_the_settings_and_says_what_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    payload = tmp_path / "note.json"
+    payload.write_text(json.dumps(NOTE | {"body": {"text": "of {effect_id}"}}), encoding="utf-8")
+    arguments = ["crm", str(payload), "--by", "Ada", "--deadline", str(DEADLINE_S), "--yes"]
+    for honours in (True, False):
+        async with HttpProvider(honours_keys=honours).running() as provider:
+            options = {"name": "crm", "base_url": provider.url, "capability": "native_key", "key_ttl_s": 60}
+            monkeypatch.setenv("DEEDBOX_TARGETS", json.dumps([options]))
+            monkeypatch.setenv("DEEDBOX_EGRESS_ALLOW", "127.0.0.1")
+            code = await asyncio.to_thread(command.main, arguments)
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == "http → crm, declared native_key"
+        if honours:
+            assert (code, said[-1].endswith(' by Ada"')) == (0, True)
+            proven = json.loads("{" + said[-1] + "}")["proven"]
+            assert target(provider.url, **options, proven=proven).proven == proven
+            assert all("of " in note["body"]["text"] for note in provider.performed)
+        else:
+            assert code == 1
+            assert "checks failed" in said[-1]
+    assert command.main(["nobody", *arguments[1:]]) == 2
+    assert "no such target" in capsys.readouterr().err
+    payload.write_text("{", encoding="utf-8")
+    assert command.main(arguments) == 2

@@ -169,7 +169,7 @@ class Api:
 async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Limits = LIMITS) -> AsyncGenerator[Api, None]:
     """Serve the API on a port of its own."""
     script = Script()
-    async with road(database, desk(script)) as one:
+    async with road(database, desk(script), callbacks=["shop"]) as one:
         key = await add_key(one.pool, one.ids, "default", "program", ["operator"], "test")
         foreign_key = await add_key(one.pool, one.ids, "default", "stranger", ["operator"], "test")
         wakeup = Wakeup(database.direct_url)
