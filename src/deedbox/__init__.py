@@ -10,8 +10,11 @@ from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.connectors.http import Http, HttpCall
+    from deedbox.connectors.slack import Slack, SlackMessage
     from deedbox.connectors.smtp import Email, Smtp
     from deedbox.connectors.submit import Submit, SubmitJob
+    from deedbox.connectors.telegram import Telegram, TelegramMessage
+    from deedbox.connectors.templated import HttpTemplate
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
@@ -30,10 +33,15 @@ else:
         "Email": "connectors.mail",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
+        "HttpTemplate": "connectors.templated",
         "Retry": "model.backoff",
+        "Slack": "connectors.slack",
+        "SlackMessage": "connectors.slack",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
+        "Telegram": "connectors.telegram",
+        "TelegramMessage": "connectors.telegram",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
@@ -56,10 +64,15 @@ __all__ = [
     "Email",
     "Http",
     "HttpCall",
+    "HttpTemplate",
     "Retry",
+    "Slack",
+    "SlackMessage",
     "Smtp",
     "Submit",
     "SubmitJob",
+    "Telegram",
+    "TelegramMessage",
     "allow",
     "deny",
     "hold",

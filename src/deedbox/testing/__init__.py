@@ -4,10 +4,11 @@ Servers here listen on loopback with real sockets; nothing of this package is ne
 """
 
 from deedbox.connectors.signing import BadSignatureError, verify
-from deedbox.testing.conformance import Check, Provider, Report, conform
+from deedbox.testing.conformance import Provider, conform
 from deedbox.testing.http_provider import HttpProvider
 from deedbox.testing.proving import prove
 from deedbox.testing.receiver import CallbackReceiver
+from deedbox.testing.report import Check, Report
 from deedbox.testing.smtp_server import SmtpServer
 
 __all__ = [

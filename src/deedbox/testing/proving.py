@@ -13,8 +13,9 @@ from deedbox.connectors.http import Http
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
 from deedbox.connectors.templated import HttpTemplate
 from deedbox.egress import EgressClient, EgressPolicy, EgressRefused, MaybeSent, NotSent
-from deedbox.testing.conformance import Report, conform
+from deedbox.testing.conformance import conform
 from deedbox.testing.http_provider import HttpProvider, Reply, Request
+from deedbox.testing.report import Report
 
 _HOP = frozenset({"host", "content-length", "connection", "user-agent", "accept-encoding"})
 _UPSTREAM_S = 30.0
