@@ -6,8 +6,9 @@ WITH page AS MATERIALIZED (
 )
 SELECT (SELECT job_id FROM page ORDER BY job_id DESC LIMIT 1), (SELECT count(*) FROM page), array_agg(p.job_id ORDER BY p.job_id)
 FROM page p
-WHERE EXISTS (SELECT FROM deedbox.event e WHERE e.job_id = p.job_id AND e.seq > p.told_seq)
-    OR NOT EXISTS (SELECT FROM deedbox.queue q WHERE q.job_id = p.job_id)
+-- Counts, here and below: each is looked up by its id, and never by a join with all that there is.
+WHERE 0 < (SELECT count(*) FROM deedbox.event e WHERE e.job_id = p.job_id AND e.seq > p.told_seq)
+    OR 0 = (SELECT count(*) FROM deedbox.queue q WHERE q.job_id = p.job_id)
 
 -- name: take
 -- Lock these jobs' marks, those left out that another process has just taken, and read what is new of each.
@@ -32,8 +33,8 @@ WHERE c.job_id = g.job_id AND c.told_seq < g.seq
 -- Forget those of these jobs that have ended and of which everything has been told.
 DELETE FROM deedbox.callback c
 WHERE c.job_id = ANY (%(jobs)s)
-    AND NOT EXISTS (SELECT FROM deedbox.queue q WHERE q.job_id = c.job_id)
-    AND NOT EXISTS (SELECT FROM deedbox.event e WHERE e.job_id = c.job_id AND e.seq > c.told_seq)
+    AND 0 = (SELECT count(*) FROM deedbox.queue q WHERE q.job_id = c.job_id)
+    AND 0 = (SELECT count(*) FROM deedbox.event e WHERE e.job_id = c.job_id AND e.seq > c.told_seq)
 
 -- name: disable
 -- Send nothing more to a target, because it said so. No row comes back where it was disabled already.
