@@ -326,6 +326,53 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "Outgoing calls follow no redirect and reach no private address that was not allowed by name.",
         "safety: egress",
     ),
+    Guarantee(
+        "G-EGRESS-FUZZ",
+        "However an inner address is spelt, and whatever a resolver answers: what was not checked is not dialled.",
+        "safety: egress",
+    ),
+    Guarantee("G-ONE-WAY-OUT", "Everything that opens a connection to others does so through egress.", "safety: egress"),
+    # Connectors
+    Guarantee(
+        "G-CONFORMANCE",
+        "Every built-in connector passes the conformance run, and one that tells less than the truth fails it.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-PROVEN",
+        "A native key of an HTTP target counts only after a conformance run against it, with its day and who answers for it.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-UPSERT",
+        "What is put under our own key is one thing however often it is sent, and can be asked for by that key.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK-ONCE",
+        "A callback comes at least once, always under one id with the same bytes; a receiver that keeps ids is told once.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK",
+        "What a receiver wants to hear of a job is told after it was committed, each event once; a failed one changes no job.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-CALLBACK-GONE",
+        "A receiver that answers 410 is told nothing more until a person enables it, and what it missed can be told again.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-SIGNED",
+        "A signature covers the very bytes that are sent; while secrets change, each is signed with.",
+        "issue 4: connectors",
+    ),
+    Guarantee(
+        "G-CHAT-PLAIN",
+        "No text of a payload becomes a mention, a link or markup in a chat, and no token is told.",
+        "issue 4: connectors",
+    ),
     # Notices and alerts
     Guarantee(
         "G-NOTICE",

@@ -10,8 +10,11 @@ from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.connectors.http import Http, HttpCall
+    from deedbox.connectors.slack import Slack, SlackMessage
     from deedbox.connectors.smtp import Email, Smtp
     from deedbox.connectors.submit import Submit, SubmitJob
+    from deedbox.connectors.telegram import Telegram, TelegramMessage
+    from deedbox.connectors.templated import HttpTemplate
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
@@ -35,11 +38,16 @@ else:
         "Grounds": "model.rules",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
+        "HttpTemplate": "connectors.templated",
         "Retry": "model.backoff",
         "Rule": "model.rules",
+        "Slack": "connectors.slack",
+        "SlackMessage": "connectors.slack",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
+        "Telegram": "connectors.telegram",
+        "TelegramMessage": "connectors.telegram",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
@@ -66,11 +74,16 @@ __all__ = [
     "Grounds",
     "Http",
     "HttpCall",
+    "HttpTemplate",
     "Retry",
     "Rule",
+    "Slack",
+    "SlackMessage",
     "Smtp",
     "Submit",
     "SubmitJob",
+    "Telegram",
+    "TelegramMessage",
     "allow",
     "deny",
     "hold",

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from deedbox.connectors.callback_settings import CallbackConfig
+from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
 from deedbox.dispatch.switch import environment_half
 from deedbox.model.addresses import check_mail_address
@@ -100,6 +102,11 @@ class Settings(BaseSettings):
     alerts_queued_s: float = Field(
         default=900.0, gt=0, le=365 * 86400, description="Seconds after which jobs that are due and wait are an alert."
     )
+    slack: SlackConfig | None = Field(default=None, description='Slack app as JSON: {"token": …}.')
+    telegram: TelegramConfig | None = Field(default=None, description='Telegram bot as JSON: {"token": …}.')
+    callbacks: tuple[CallbackConfig, ...] = Field(
+        default=(), description='Receivers of callbacks as a JSON list: [{"name": "shop", "url": …, "secrets": ["whsec_…"]}].'
+    )
     egress_allow: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
     )
@@ -167,7 +174,9 @@ class Settings(BaseSettings):
     @property
     def connectors(self) -> ConnectorSettings:
         """What the built-in connectors are bound to."""
-        return ConnectorSettings(smtp=self.smtp, http=self.targets)
+        return ConnectorSettings(
+            smtp=self.smtp, http=self.targets, slack=self.slack, telegram=self.telegram, callbacks=self.callbacks
+        )
 
     def fingerprint(self) -> bytes:
         """A hash that differs between processes with different settings; secrets do not enter it."""

@@ -25,6 +25,7 @@ from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
@@ -170,7 +171,7 @@ class Api:
 async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Limits = LIMITS) -> AsyncGenerator[Api, None]:
     """Serve the API on a port of its own."""
     script = Script()
-    async with road(database, desk(script)) as one:
+    async with road(database, desk(script), callbacks=["shop"]) as one:
         key = await add_key(one.pool, one.ids, "default", "program", ["operator"], "test")
         foreign_key = await add_key(one.pool, one.ids, "default", "stranger", ["operator"], "test")
         wakeup = Wakeup(database.direct_url)
@@ -207,6 +208,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             lanes=Lanes(one.pool),
             policies=Policies(one.pool, one.app.actions, one.app.connectors),
             alerts=Alerts(one.pool),
+            callbacks=Callbacks(one.pool, one.ids),
             public_url=url,
             login=login,
             wakeup=wakeup,

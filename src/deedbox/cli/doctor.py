@@ -12,7 +12,7 @@ from rich.text import Text
 from deedbox import __version__, embedded, wiring
 from deedbox.cli.doctor_voice import unreachable, voice
 from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table
-from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
+from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, reader, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
 from deedbox.model.identity import Principal
@@ -111,6 +111,8 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
             yield Finding(
                 "targets", needed, "no HTTP target is set", "name them in DEEDBOX_TARGETS, so that actions can call them"
             )
+    if settings.callbacks:
+        yield Finding("callbacks", "ok", ", ".join(f"{one.name} ({len(one.events)} events)" for one in settings.callbacks))
     if settings.model_base_url is not None:
         yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
     else:
@@ -205,7 +207,20 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         if state["owner"]
         else Finding("switch, owner", "missing", "nobody is named", "deedbox switch on --as NAME --reason WHY --owner NAME"),
     ]
-    return [*found, await _growth(desk), *await _figures(desk)]
+    return [*found, *await _receivers(desk), await _growth(desk), *await _figures(desk)]
+
+
+async def _receivers(desk: Installation) -> list[Finding]:
+    """Receivers of callbacks that are told nothing more."""
+    return [
+        Finding(
+            f"callbacks to {one.target}",
+            "missing",
+            f"disabled since {one.disabled_at:%Y-%m-%d %H:%M %Z}: {one.reason}",
+            f"deedbox callbacks enable {one.target} --as NAME --reason WHY, then deedbox callbacks replay",
+        )
+        for one in await desk.callbacks.disabled(reader(desk.settings))
+    ]
 
 
 async def _growth(desk: Installation) -> Finding:

@@ -35,6 +35,7 @@ COMMANDS = {
     "jobs": Entry(ACTING, "jobs:jobs", "Accepted requests, and what became of them."),
     "lanes": Entry(ACTING, "lanes:lanes", "What waits and runs for each action; paused and limited here."),
     "approvals": Entry(ACTING, "approvals:approvals", "What waits for a person. It is decided on its page or by the API."),
+    "callbacks": Entry(ACTING, "callbacks:callbacks", "Who is told what becomes of jobs; told again here."),
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),
     "policy": Entry(ACTING, "policy:policy", "The rules of an app, and what lately proposed would get under them."),

@@ -7,9 +7,14 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 from deedbox.connectors.addresses import check_mail_address, mail_domain
 from deedbox.connectors.answers import SERVER_ERRORS
+from deedbox.connectors.callback_settings import CallbackConfig
+from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
+from deedbox.connectors.signing import SigningSecrets
+from deedbox.connectors.template import KEY, HttpTemplate, check_places
 from deedbox.egress import EgressPolicy, EgressRefused, check_url, parse_host
 
 _HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PROVEN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} by \S.*")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 # Headers that say where a request goes, how long it is or which effect it is belong to Deedbox alone.
 _OWN_HEADERS = frozenset(
@@ -22,6 +27,9 @@ _OWN_HEADERS = frozenset(
         "idempotency-key",
         "accept-encoding",
         "expect",
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
     }
 )
 
@@ -82,7 +90,9 @@ class HttpTargetConfig(BaseModel):
 
     What declares nothing is `blind`. `native_key` counts only with `proven`, which says when and by whom the target
     passed the conformance run; until then an ambiguous end is `unknown`. `look_up` is a path with `{key}` in it; its
-    404 is believed for `searchable` targets, and for others only with `conclusive`.
+    404 is believed for `searchable` and `upsert_key` targets, and for others only with `conclusive`. With `call` the target
+    is one of `HttpTemplate()`, whose payloads are values alone. `upsert_key` needs a `call` that PUTs the thing under a path
+    with `{effect_id}` in it, and is looked up there unless `look_up` says where.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,13 +101,15 @@ class HttpTargetConfig(BaseModel):
     base_url: str
     bearer: SecretStr | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict)
-    capability: Literal["blind", "native_key", "searchable"] = "blind"
-    proven: str | None = Field(default=None, min_length=1, description="Date and person of the passed conformance run.")
+    capability: Literal["blind", "native_key", "upsert_key", "searchable"] = "blind"
+    proven: str | None = Field(default=None, description="The passed conformance run: `2026-01-31 by` whoever answers for it.")
     key_ttl_s: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="How long the target knows a key.")
     look_up: str | None = None
     conclusive: bool = False
     receipt_id: str = Field(default="id", min_length=1, description="Field of the answer that names the created thing.")
     not_taken: frozenset[int] = Field(default=frozenset(), description="5xx statuses after which surely nothing was done.")
+    call: HttpTemplate | None = Field(default=None, description="How calls are made, with places for an effect's values.")
+    signing: SigningSecrets = Field(default=(), description="Secrets (whsec_…) that each write is signed with, two at most.")
 
     @field_validator("base_url")
     @classmethod
@@ -117,6 +129,13 @@ class HttpTargetConfig(BaseModel):
             raise ValueError("bearer: must be printable ASCII in one line")
         return value
 
+    @field_validator("proven")
+    @classmethod
+    def _day_and_person(cls, value: str | None) -> str | None:
+        if value is not None and not (_PROVEN.fullmatch(value) and value.isprintable()):
+            raise ValueError("proven: a day and who answers for the run, as in `2026-01-31 by Ada`")
+        return value
+
     @field_validator("headers")
     @classmethod
     def _plain_headers(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -134,6 +153,12 @@ class HttpTargetConfig(BaseModel):
             raise ValueError("bearer: headers already carry an Authorization")
         if self.look_up is not None and (not self.look_up.startswith("/") or "{key}" not in self.look_up):
             raise ValueError("look_up: must be a path that begins with / and has {key} in it")
+        if self.look_up is not None and self.call is not None:
+            check_places(self.look_up.replace("{key}", ""), "look_up")
+        if self.capability == "upsert_key" and (self.call is None or self.call.method != "PUT" or KEY not in self.call.path):
+            raise ValueError(f"upsert_key: needed is a call that PUTs a path with {KEY} in it")
+        if self.call is not None:
+            self._distinct_headers(self.call)
         if self.look_up is None and (self.capability == "searchable" or self.conclusive):
             raise ValueError("look_up: needed by a searchable or conclusive target")
         if self.capability == "native_key" and self.key_ttl_s is None:
@@ -141,6 +166,13 @@ class HttpTargetConfig(BaseModel):
         if any(status not in SERVER_ERRORS for status in self.not_taken):
             raise ValueError("not_taken: only 5xx statuses can be listed")
         return self
+
+    def _distinct_headers(self, call: HttpTemplate) -> None:
+        own = _OWN_HEADERS | {"accept"} | {name.lower() for name in self.headers}
+        for name in call.headers:
+            taken = name.lower() in own or (self.bearer is not None and name.lower() == "authorization")
+            if taken or not _HEADER.fullmatch(name):
+                raise ValueError(f"call: the header {name!r} cannot be set here")
 
 
 class ConnectorSettings(BaseModel):
@@ -150,12 +182,16 @@ class ConnectorSettings(BaseModel):
 
     smtp: SmtpConfig | None = None
     http: tuple[HttpTargetConfig, ...] = ()
+    slack: SlackConfig | None = None
+    telegram: TelegramConfig | None = None
+    callbacks: tuple[CallbackConfig, ...] = ()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        names = [target.name for target in self.http]
-        if len(set(names)) != len(names):
-            raise ValueError("http: two targets have the same name")
+        for kind, named in (("http", self.http), ("callbacks", self.callbacks)):
+            names = [target.name for target in named]
+            if len(set(names)) != len(names):
+                raise ValueError(f"{kind}: two targets have the same name")
         return self
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from deedbox.dispatch import reconcile, send
 from deedbox.dispatch.settle import Settler
 from deedbox.dispatch.switch import leave_to_dial
-from deedbox.extend.connector import Connector, Outcome, Refused
+from deedbox.extend.connector import Connector, Outcome, Refused, SetsRetry
 from deedbox.gate.links import filled, links_of
 from deedbox.model.backoff import Retry, seconds
 from deedbox.store import outbox
@@ -67,7 +67,8 @@ class Dispatcher:
         self._slots = slots
         self._lease_s = seconds(lease_s, name="lease_s")
         self._wake = wake or asyncio.Event()
-        self._settler = Settler(pool, ids, retry, follows=self._look_again)
+        retries = {name: one.retry for name, one in connectors.items() if isinstance(one, SetsRetry)}
+        self._settler = Settler(pool, ids, retry, follows=self._look_again, retries=retries)
         self._look_up_after_s = look_up_after_s
         self._told = told or (lambda: False)
         self._public_url = public_url

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast, runtime_checkable
 from uuid import UUID
 
-from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
 from deedbox.model.backoff import Retry
 from deedbox.model.values import short_message, storable, storable_text
-from deedbox.store import outbox
+from deedbox.store import callbacks, outbox
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
@@ -144,12 +144,22 @@ async def _settle_held(
     elif name == "refuse" and why.failure_class == "denied":
         message = f"The target {leased.target} refused the credentials or the right to do {effect.slot}: {why.message}"
         await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_denied", message, effect.effect_id)])
+    if name == "refuse" and why.code == TARGET_GONE:
+        await _disable(connection, ids, leased, effect, why.message or "")
     if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
         wait_s = retry.delay(1, retry_after=outcome.retry_after)
         await outbox.slow_target(
             connection, tenant=leased.tenant, connector=leased.connector, target=leased.target, wait_s=wait_s
         )
     return name
+
+
+async def _disable(connection: Connection, ids: IdSource, leased: Leased, effect: LockedEffect, reason: str) -> None:
+    """Send nothing more to a target that said so, and tell somebody once."""
+    given = {"tenant": leased.tenant, "connector": leased.connector, "target": leased.target}
+    if await callbacks.disable(connection, **given, reason=reason):
+        message = f"Nothing more is sent to {leased.connector}/{leased.target} until somebody enables it again: {reason}"
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "target_disabled", message, effect.effect_id)])
 
 
 def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, retry: Retry) -> tuple[Move, Why]:

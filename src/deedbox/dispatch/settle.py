@@ -5,7 +5,7 @@ shared transaction failed or gave no answer, is settled alone under its effect's
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from deedbox.dispatch import send
@@ -32,8 +32,20 @@ _log = log("dispatch")
 class Settler:
     """Keeps what came of sendings. `put` returns once it is committed and the job has ended, if it was the last of it."""
 
-    def __init__(self, pool: Pool, ids: IdSource, retry: Retry, *, follows: Callable[[], None]) -> None:
-        """`retry` says when what was not accepted is sent again; `follows` is called where an effect may have waited."""
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        retry: Retry,
+        *,
+        follows: Callable[[], None],
+        retries: Mapping[str, Retry] | None = None,
+    ) -> None:
+        """`retry` says when what was not accepted is sent again, and `retries` for connectors that have a pace of their own.
+
+        `follows` is called where an effect may have waited.
+        """
+        self._retries = dict(retries or {})
         self._pool = pool
         self._ids = ids
         self._retry = retry
@@ -52,7 +64,8 @@ class Settler:
         if not alone and isinstance(outcome, Receipt) and leased.kind == "act":
             name = await self._receipts.put(self._row(leased, outcome, receipt_id))
         if name is None:
-            name = await send.keep(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+            retry = self._retries.get(leased.connector, self._retry)
+            name = await send.keep(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=retry)
             _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "deliver":
                 self._follows()

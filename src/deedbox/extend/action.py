@@ -62,6 +62,8 @@ class Action:
     """Who may take up or replace its jobs, beside having a role with that verb; none named: whoever has such a role."""
     on_failure: Mapping[FailureClass, Answer] = field(default_factory=dict[FailureClass, Answer])
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
+    callback: str | None = None
+    """The registered receiver that is told what becomes of its jobs, where a call names none."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
     kind: EffectKind | None = None
@@ -113,6 +115,7 @@ def make_action(
     domains: Mapping[str, str | None] | None = None,
     escalate_to: str | None = None,
     escalate_after: str | float | None = None,
+    callback: str | None = None,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -163,6 +166,7 @@ def make_action(
         deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
+        callback=callback,
         threaded=threaded,
         kind=_kind(name, kind),
         hold_input=hold_input,

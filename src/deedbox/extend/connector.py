@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from deedbox.model.backoff import Retry
 from deedbox.model.failure import FailureClass
 
 Capability = Literal["native_key", "upsert_key", "searchable", "blind"]
@@ -74,6 +75,9 @@ class Ambiguous:
     closed: bool = True
 
 
+TARGET_GONE = "target_gone"
+"""The code of a refusal after which the target is disabled: nothing more is sent to it until a person enables it again."""
+
 Outcome = Receipt | Transient | Refused | Ambiguous
 
 
@@ -84,6 +88,13 @@ class LookUp:
     verdict: Literal["accepted", "not_accepted", "still_unknown"]
     provider_id: str | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@runtime_checkable
+class SetsRetry(Protocol):
+    """A connector whose effects are tried again at a pace of its own."""
+
+    retry: Retry
 
 
 @runtime_checkable

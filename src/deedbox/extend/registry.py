@@ -61,6 +61,7 @@ class App:
         again: Iterable[str] = (),
         keep: str | float | None = None,
         on_failure: Mapping[FailureClass, Answer] | None = None,
+        callback: str | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
         kind: EffectKind | None = None,
@@ -89,6 +90,7 @@ class App:
         `consequence` is what its effects can lead to: `read`, `reversible`, `consequential` or `grave`; `domain` is one that
         the app declares, and whoever decides its effects holds the role that the domain names.
         What nobody has decided `escalate_after` (`4h`) the role `escalate_to` may decide as well, and is told of it.
+        `callback` names the receiver (DEEDBOX_CALLBACKS) that is told what becomes of a job where the call names none.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -118,6 +120,7 @@ class App:
                 domains=self.domains,
                 escalate_to=escalate_to,
                 escalate_after=escalate_after,
+                callback=callback,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 from deedbox import __version__
 from deedbox.http.alerts import AlertRoutes
 from deedbox.http.approvals import Approving
+from deedbox.http.callbacks import CallbackRoutes
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
 from deedbox.http.events import Events
@@ -46,6 +47,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *LaneRoutes(deps).routes(),
         *PolicyRoutes(deps).routes(),
         *AlertRoutes(deps).routes(),
+        *CallbackRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -15,6 +15,7 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
@@ -85,6 +86,7 @@ class HttpDeps:
     policies: Policies
     alerts: AlertDesk
     public_url: str
+    callbacks: Callbacks | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)

@@ -185,6 +185,7 @@ class Jobs:
             run = headers.caller_run(request)
             priority = headers.priority(request)
             run_at, deadline = headers.moment(request, "Deedbox-Run-At"), headers.moment(request, "Deedbox-Deadline")
+            callback = headers.callback(request)
             body, parsed, uploads, form_key = await self._input(request, action)
         except DeedboxError as error:
             if self._deps.refused is not None:
@@ -203,6 +204,7 @@ class Jobs:
             priority=priority,
             run_at=run_at,
             deadline=deadline,
+            callback=callback,
             parsed=parsed,
         )
 

@@ -7,8 +7,10 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http import callbacks
 from deedbox.http.alerts import CloseBody
 from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
+from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
@@ -27,7 +29,9 @@ _OURS = (
     LaneBody,
     LoginBody,
     ManyBody,
+    EnableBody,
     ReplacementBody,
+    ReplayBody,
     SwitchBody,
 )
 
@@ -70,6 +74,7 @@ def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schema
             _header("Deedbox-Caller-Run", "The caller's own run id.", longest=200),
             _header("Deedbox-Run-At", "RFC 3339: not before this moment."),
             _header("Deedbox-Deadline", "RFC 3339: canceled where it has not ended by then."),
+            _header("Deedbox-Callback", "The registered receiver that is told what becomes of it.", longest=63),
             _header("Deedbox-Priority", "0, the most urgent, to 1000."),
         ],
         "requestBody": {"required": True, "content": _content(action, given, schemas)},
@@ -165,6 +170,14 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/alerts/{alert_id}/close": {
             "post": _change("close_alert", "Close an alert; for persons.", _id("alert_id"), schema=ours["CloseBody"])
         },
+        "/api/callbacks": {"get": _read("list_callbacks", "What receivers were told.", *callbacks.parameters())},
+        "/api/callbacks/replay": {
+            "post": _change("replay_callbacks", "Tell it again, under the same ids.", schema=ours["ReplayBody"])
+        },
+        "/api/callbacks/disabled": {"get": _read("list_disabled_receivers", "Receivers that are told nothing more.")},
+        "/api/callbacks/{target}/enable": {
+            "post": _change("enable_receiver", "Tell a disabled receiver again.", _receiver(), schema=ours["EnableBody"])
+        },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
         "/api/effects/{effect_id}/{verb}": {
@@ -206,6 +219,10 @@ def _change(
 
 def _lane_id() -> dict[str, Any]:
     return {"name": "lane_id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
+
+
+def _receiver() -> dict[str, Any]:
+    return {"name": "target", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _action_name() -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Request(NamedTuple):
     """The job that this one corrects."""
     parent: UUID | None = None
     """The job whose effect submits this one."""
+    callback: str | None = None
+    """The registered receiver that is told what becomes of it; the action's own where none is given."""
     parsed: Parsed | None = None
     """What `body` was read from, where whoever read it has that already."""
 

@@ -7,7 +7,7 @@ the key in the database decides between processes. Whoever lost the claim reads 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
@@ -42,8 +42,24 @@ _EXPLICIT = ("header", "field", "key_from")
 class Intake:
     """The one path by which jobs are made, for every face."""
 
-    def __init__(self, pool: Pool, ids: IdSource, actions: Mapping[str, Action], *, public_url: str, max_waiting: int) -> None:
-        """`max_waiting` is how many jobs may wait per action and tenant before more are refused."""
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        actions: Mapping[str, Action],
+        *,
+        public_url: str,
+        max_waiting: int,
+        callbacks: Collection[str] = (),
+    ) -> None:
+        """`max_waiting` is how many jobs may wait per action and tenant before more are refused; `callbacks` are the receivers.
+
+        Raises ValueError for an action whose own receiver is none of them.
+        """
+        for action in actions.values():
+            if action.callback is not None and action.callback not in callbacks:
+                raise ValueError(f"{action.name}: no receiver of callbacks is called {action.callback!r}")
+        self._callbacks = frozenset(callbacks)
         self._pool = pool
         self._teller = Teller(pool)
         self._ids = ids
@@ -179,10 +195,20 @@ class Intake:
             parent_job_id=request.parent,
             caller_run=request.caller_run,
             trace=request.trace,
+            callback=self._callback(request.callback, action),
             expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
             documents=documents,
             held_for=_held_for(action),
         )
+
+    def _callback(self, wanted: str | None, action: Action) -> str | None:
+        if wanted is None:
+            return action.callback
+        if wanted not in self._callbacks:
+            # A URL is none of them: where we call is for settings to say.
+            problem = Problem("/callback", "callback", "is not the name of a registered receiver")
+            raise DeedboxError("invalid_input", "A callback goes to a registered receiver.", problems=(problem,))
+        return wanted
 
     def _role(self, action: Action, principal: Principal) -> str:
         known = self._roles.get((action.name, principal.roles))

@@ -357,6 +357,17 @@ CREATE TABLE deedbox.call (
     detail jsonb
 );
 
+CREATE TABLE deedbox.callback (
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    target text NOT NULL,
+    told_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT callback_target_check CHECK ((target ~ '\S'::text)),
+    CONSTRAINT callback_told_seq_check CHECK ((told_seq >= 0))
+)
+WITH (fillfactor='70');
+
 CREATE TABLE deedbox.delegation (
     delegation_id uuid NOT NULL,
     tenant text NOT NULL,
@@ -805,6 +816,8 @@ CREATE TABLE deedbox.target (
     failures integer DEFAULT 0 NOT NULL,
     ordered boolean DEFAULT false NOT NULL,
     conformance jsonb,
+    disabled_at timestamp with time zone,
+    disabled_reason text,
     CONSTRAINT target_capability_check CHECK ((capability = ANY (ARRAY['native_key'::text, 'upsert_key'::text, 'searchable'::text, 'blind'::text]))),
     CONSTRAINT target_rate_per_s_check CHECK ((rate_per_s > (0)::double precision))
 );
@@ -883,6 +896,9 @@ ALTER TABLE ONLY deedbox.audit
 
 ALTER TABLE ONLY deedbox.call
     ADD CONSTRAINT call_pkey PRIMARY KEY (call_id);
+
+ALTER TABLE ONLY deedbox.callback
+    ADD CONSTRAINT callback_pkey PRIMARY KEY (job_id);
 
 ALTER TABLE ONLY deedbox.delegation
     ADD CONSTRAINT delegation_pkey PRIMARY KEY (delegation_id);

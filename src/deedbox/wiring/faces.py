@@ -69,6 +69,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             lanes=installation.lanes,
             policies=installation.policies,
             alerts=installation.alerts,
+            callbacks=installation.callbacks,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

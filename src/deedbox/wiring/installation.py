@@ -19,6 +19,7 @@ from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
@@ -34,10 +35,11 @@ from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from deedbox.connectors.callback import Callback
     from deedbox.worker.execute import Models
 
 from deedbox.wiring.house import Voice, bound, voice_of
-from deedbox.wiring.places import Database
+from deedbox.wiring.places import Database, StartError
 from deedbox.wiring.schema import connected
 
 Role = Literal["api", "worker", "dispatch", "sweep"]
@@ -68,6 +70,9 @@ class Installation:
     reader: TargetReader
     models: "Models | None"
     voice: Voice
+    callbacks: Callbacks
+    callback: "Callback | None"
+    """Delivers callbacks, where settings name receivers. It is none of the app's connectors: no action plans one."""
 
 
 @asynccontextmanager
@@ -77,7 +82,7 @@ async def opened(
     """Open what a process needs, in order, and close it in the opposite one.
 
     Raises SchemaError for a foreign schema, UnreachableError where the database does not answer, StartError where settings name
-    what is not there.
+    what is not there, and for an action whose callbacks would go to nobody.
     """
     # Unique per start, so that two processes never share a name (dbos-transact-py#804).
     name = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -94,6 +99,7 @@ async def opened(
         voice = voice_of(settings, app) if roles else Voice()
         for connector in bound({**app.connectors, **voice.connectors}, settings, policy):
             stack.push_async_callback(connector.aclose)
+        callback = await _callback(settings, app, policy, stack)
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
@@ -102,7 +108,18 @@ async def opened(
         if roles:
             await _register(pool, settings, name, roles)
             stack.push_async_callback(_unregister, pool, name)
-        intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
+        receivers = [receiver.name for receiver in settings.callbacks]
+        try:
+            intake = Intake(
+                pool,
+                ids,
+                app.actions,
+                public_url=settings.public_url,
+                max_waiting=settings.max_waiting,
+                callbacks=receivers,
+            )
+        except ValueError as error:
+            raise StartError(str(error)) from error
         stack.push_async_callback(intake.drain)
         submitter = ChildIntake(pool, app.actions, intake)
         for connector in app.connectors.values():
@@ -129,12 +146,28 @@ async def opened(
             reader=reader,
             models=models,
             voice=voice,
+            callbacks=Callbacks(pool, ids),
+            callback=callback,
         )
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def _callback(settings: Settings, app: App, policy: EgressPolicy, stack: AsyncExitStack) -> "Callback | None":
+    if not settings.callbacks:
+        return None
+    # Imported late: a command that only asks must not wait for the HTTP client.
+    from deedbox.connectors.callback import Callback  # noqa: PLC0415
+
+    connector = Callback()
+    if connector.name in app.connectors:
+        raise StartError(f"the app has a connector {connector.name!r}, which is the name of our own for callbacks")
+    connector.bind(settings.connectors, policy)
+    stack.push_async_callback(connector.aclose)
+    return connector
 
 
 async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> "Models | None":

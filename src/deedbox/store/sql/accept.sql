@@ -37,6 +37,9 @@ WITH input AS (
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
     SELECT job_id, 1, event_id, %(event_type)s::text, 1, deedbox.clock(), %(event)s::jsonb FROM fresh
+), c AS (
+    INSERT INTO deedbox.callback (job_id, tenant, action, target)
+    SELECT job_id, tenant, action, callback FROM fresh WHERE callback IS NOT NULL
 )
 SELECT job_id FROM new
 
