@@ -16,6 +16,7 @@ from deedbox.model.consequence import LICENSED, Consequence, graver
 from deedbox.model.errors import DeedboxError
 from deedbox.model.fingerprint import jcs
 from deedbox.model.policy import hold
+from deedbox.store.bounded import BoundedConnection
 from deedbox.store.pool import Pool
 from tests.database import TestDatabase
 from tests.decisions import Desk, decisions_on, make_app
@@ -300,3 +301,19 @@ async def test_deadlines_are_the_same_moment_whatever_zone_the_server_is_in(data
 
 def test_an_app_keeps_the_domains_it_declares() -> None:
     assert App(domains={"legal": "counsel"}).domains == {"legal": "counsel"}
+
+
+async def test_a_decision_makes_six_statements_and_no_more(database: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with decisions_on(database) as desk:
+        mira = await desk.person("Mira", "manager")
+        held = await desk.one()
+        seen: list[str] = []
+        plain = BoundedConnection.execute
+
+        async def counted(self: Any, query: Any, *rest: Any, **options: Any) -> Any:
+            seen.append(str(query).splitlines()[0])
+            return await plain(self, query, *rest, **options)
+
+        monkeypatch.setattr(BoundedConnection, "execute", counted)
+        await desk.decide(mira, held)
+        assert len(seen) == 6, seen

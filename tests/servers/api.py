@@ -203,7 +203,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             views=views,
             resolve_key=resolve,
             verbs=Verbs(one.pool, one.ids, one.app.connectors),
-            approvals=Approvals(one.pool, one.ids, public_url=url),
+            approvals=Approvals(one.pool, one.ids, public_url=url, connectors=one.app.connectors, actions=one.app.actions),
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),
             policies=Policies(one.pool, one.app.actions, one.app.connectors),

@@ -19,7 +19,7 @@ from deedbox.gate.batch import MOST, Answer, Line
 from deedbox.gate.delegate import HandedOver
 from deedbox.gate.edit import Edited
 from deedbox.model.consequence import LOW
-from deedbox.model.errors import CODES, DeedboxError
+from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.cards import Decision, ShowCard
 from deedbox.operate.edit_form import EditField
@@ -155,7 +155,8 @@ class Approving:
             (card.effects[number], [(f"f-{number}-{place}", field) for place, field in enumerate(found)])
             for number, (_, found) in enumerate(fields)
         ]
-        notice = None if refused is None else (CODES[refused.code].title, refused.sentence)
+        heading = "It cannot be held like this" if refused and refused.code == "invalid_input" else "Nothing was changed"
+        notice = None if refused is None else (heading, refused.sentence)
         context = {"card": card, "effects": effects, "typed": typed, "notice": notice, "low": card.consequence in LOW}
         status = 200 if refused is None else refused.status
         return self.visits.pages.render("edit.html", self.visits.shown(request, session), context, status=status)
@@ -219,7 +220,7 @@ class Approving:
         form: Mapping[str, str] | None = None,
     ) -> Response:
         found = await self.approvals.delegations(session.principal)
-        notice = None if refused is None else (CODES[refused.code].title, refused.sentence)
+        notice = None if refused is None else ("Nothing was handed on", refused.sentence)
         may = session.principal.may("decide")
         context = {"found": found, "me": session.principal.name, "may": may, "notice": notice, "typed": form or {}}
         status = 200 if refused is None else refused.status
