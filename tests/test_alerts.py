@@ -269,9 +269,8 @@ def test_alerts_are_inserted_in_one_place_and_every_cause_is_in_the_table():
 
 
 def test_the_rules_for_prometheus_name_figures_that_are_there():
-    rules = yaml.safe_load((SOURCES.parent.parent / "deploy" / "prometheus" / "deedbox.rules.yml").read_text())["groups"][0][
-        "rules"
-    ]
+    path = SOURCES.parent.parent / "deploy" / "prometheus" / "deedbox.rules.yml"
+    rules = yaml.safe_load(path.read_text())["groups"][0]["rules"]
     there = {sample for family in telemetry.REGISTRY.collect() for sample in (family.name, f"{family.name}_total")}
     named = {name for rule in rules for name in re.findall(r"deedbox_[a-z_]+", rule["expr"])}
     assert len(named) >= 5
