@@ -212,6 +212,21 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "What may have been accepted is sent again only while its native key lives, and never ends as if it had not left.",
         "lifecycle: effect",
     ),
+    Guarantee(
+        "G-TARGET-RATE",
+        "All dispatchers together send to a target no more than its burst and its rate allow.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-TARGET-ORDER",
+        "An ordered target gets one effect at a time, in the order of the outbox; one that is unknown blocks those behind it.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-BREAKER",
+        "A target that fails in a row is left alone by every dispatcher, and then tried with one effect at a time.",
+        "issue 4: outbox",
+    ),
     Guarantee("G-SAME-KEY", "Every sending of one effect carries the same idempotency key.", "safety: connectors"),
     Guarantee(
         "G-LOOKUP",

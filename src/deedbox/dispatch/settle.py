@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from deedbox.dispatch import send
+from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import Outcome, Receipt
 from deedbox.model.backoff import Retry
 from deedbox.model.values import short_message, storable_text
@@ -32,11 +33,17 @@ _log = log("dispatch")
 class Settler:
     """Keeps what came of sendings. `put` returns once it is committed and the job has ended, if it was the last of it."""
 
-    def __init__(self, pool: Pool, ids: IdSource, retry: Retry, *, follows: Callable[[], None]) -> None:
-        """`retry` says when what was not accepted is sent again; `follows` is called where an effect may have waited."""
+    def __init__(
+        self, pool: Pool, ids: IdSource, retry: Retry, *, follows: Callable[[], None], watch: Watch | None = None
+    ) -> None:
+        """`retry` says when what was not accepted is sent again; `follows` is called where an effect may have waited.
+
+        `watch` keeps what the ends say of targets.
+        """
         self._pool = pool
         self._ids = ids
         self._retry = retry
+        self._watch = watch or Watch({})
         self._follows = follows
         self._teller = Teller(pool)
         self._receipts = Gatherer(self._deliver, self._deliver_one, most=MOST)
@@ -52,10 +59,14 @@ class Settler:
         if not alone and isinstance(outcome, Receipt) and leased.kind == "act":
             name = await self._receipts.put(self._row(leased, outcome, receipt_id))
         if name is None:
-            name = await send.keep(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+            name = await send.keep(
+                self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry, watch=self._watch
+            )
             _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "deliver":
                 self._follows()
+        elif leased.troubled:
+            await self._answered(leased)
         await self._ends.put(leased.job_id)
         return name
 
@@ -64,6 +75,12 @@ class Settler:
         await self._receipts.drain()
         await self._ends.drain()
         await self._teller.drain()
+
+    async def _answered(self, leased: Leased) -> None:
+        try:
+            await self._watch.answered(self._pool, leased)
+        except Exception as error:  # noqa: BLE001 -- the receipt is kept; the next one that is answered says the same
+            _log.warning("target_not_noted", effect_id=str(leased.effect_id), error=type(error).__name__)
 
     def _row(self, leased: Leased, receipt: Receipt, receipt_id: UUID) -> Delivered:
         return Delivered(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
+from deedbox.dispatch.declared import declared
 from deedbox.extend.connector import Connector
 from deedbox.gate.cancel import cancel_locked
 from deedbox.model.errors import DeedboxError
@@ -237,7 +238,7 @@ class Verbs:
             rest_s = MAX_FREEZE_S - effect.age_s
             said = f"Its sender was lost and the request may still arrive; a person may disprove it in {rest_s:.0f} s."
             raise DeedboxError("illegal_move", said)
-        capability, _ = send.declared(self._connectors.get(effect.connector), effect.target)
+        capability = declared(self._connectors.get(effect.connector), effect.target).capability
         person = reconcile.person_id(principal)
         others = await self._said_before(connection, effect, person)
         await outbox.add_probe(

@@ -49,11 +49,6 @@ class Narrow:
         return "acts:" + sha256(jcs([self.tenant, self.action, self.connector, self.target])).hex()[:32]
 
 
-async def lock_roots(connection: Connection) -> None:
-    """Hold the roots shared until the transaction ends; waits for a change in progress."""
-    await connection.execute(statement("switch", "lock_roots"))
-
-
 async def turn_root(
     connection: Connection, root: Root, *, is_on: bool, changed_by: str, reason: str, owner: str | None = None
 ) -> bool | None:

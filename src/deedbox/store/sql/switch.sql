@@ -1,8 +1,3 @@
--- name: lock_roots
--- Hold both roots shared until the transaction ends, in one order. Whoever turns anything off takes its root exclusively first,
--- so a lease that comes after has a fresh snapshot, narrowing rows included, and a lease in progress is waited for.
-SELECT switch_id FROM deedbox.switch WHERE switch_id IN ('acts', 'notices') ORDER BY switch_id FOR SHARE
-
 -- name: take_root
 -- Wait for every lease in progress, and hold later ones back until this transaction ends.
 SELECT is_on FROM deedbox.switch WHERE switch_id = %(switch_id)s FOR UPDATE
