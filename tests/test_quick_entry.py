@@ -41,6 +41,7 @@ def face() -> Face:
         approvals=NOTHING,
         rounds=NOTHING,
         lanes=NOTHING,
+        targets=NOTHING,
         public_url="http://127.0.0.1",
     )
     return cast("Face", make_app(deps))

@@ -26,6 +26,7 @@ from deedbox.model.policy import allow, hold
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.store.wakeup import Wakeup
@@ -203,6 +204,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             approvals=Approvals(one.pool, one.ids, public_url=url),
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),
+            targets=Targets(one.pool, one.app.connectors),
             public_url=url,
             login=login,
             wakeup=wakeup,

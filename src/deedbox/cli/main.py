@@ -36,6 +36,7 @@ COMMANDS = {
     "lanes": Entry(ACTING, "lanes:lanes", "What waits and runs for each action; paused and limited here."),
     "approvals": Entry(ACTING, "approvals:approvals", "What waits for a person. It is decided on its page or by the API."),
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
+    "targets": Entry(ACTING, "targets:targets", "Where effects go; paused, resumed and limited here."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),
     "audit": Entry(ACTING, "audit:audit", "Who did what, when and why, in a chain that shows tampering."),
     "migrate": Entry(MACHINE, "serve:migrate", "Bring the schema up to date."),

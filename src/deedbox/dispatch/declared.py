@@ -7,6 +7,7 @@ from typing import cast
 from deedbox.extend.connector import Capability, Connector
 from deedbox.telemetry import log
 
+_Ask = Callable[[str], object]
 _log = log("dispatch")
 
 
@@ -50,5 +51,5 @@ def declared(connector: Connector | None, target: str) -> Declared:
 def _asked(connector: Connector, name: str, target: str) -> object:
     """What an optional method of a connector says; None without it."""
     # Asked for the name alone: `isinstance` of a protocol takes as long as all the rest of a sending here.
-    method: Callable[[str], object] | None = getattr(connector, name, None)
+    method: _Ask | None = getattr(connector, name, None)
     return None if method is None else method(target)

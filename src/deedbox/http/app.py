@@ -17,6 +17,7 @@ from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
+from deedbox.http.targets import TargetRoutes
 from deedbox.operate.follow import Follow
 
 
@@ -40,6 +41,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
+        *TargetRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

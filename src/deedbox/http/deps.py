@@ -17,6 +17,7 @@ from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
@@ -80,6 +81,7 @@ class HttpDeps:
     approvals: Approvals
     rounds: Rounds
     lanes: Lanes
+    targets: Targets
     public_url: str
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)

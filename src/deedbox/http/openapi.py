@@ -10,10 +10,11 @@ from deedbox.extend.action import Action
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
+from deedbox.http.targets import TargetBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody, TargetBody)
 
 
 def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
@@ -114,10 +115,15 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "get": _read("show_switch", "Both halves of the switch."),
             "put": _change("turn_switch", "Turn the database's half.", schema=ours["SwitchBody"]),
         },
+        "/api/switch/test": {"post": _change("test_switch", "Show that the switch blocks; nothing is sent.", schema=None)},
         "/api/lanes": {"get": _read("list_lanes", "Lanes, with what waits and runs in each.")},
         "/api/lanes/{lane_id}": {"put": _change("change_lane", "Pause or limit a lane.", _lane_id(), schema=ours["LaneBody"])},
         "/api/lanes/actions/{action}": {
             "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
+        },
+        "/api/targets": {
+            "get": _read("list_targets", "Targets, with what holds each back."),
+            "put": _change("change_target", "Pause, resume or limit a target.", schema=ours["TargetBody"]),
         },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},

@@ -156,3 +156,11 @@ async def enqueue_approved(
         },
     )
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def plant(connection: Connection, *, effect_id: UUID, proposal_effect_id: UUID, tenant: str, action: str) -> None:
+    """Put one allowed effect on the outbox. Only for a transaction that is rolled back."""
+    await connection.execute(
+        statement("admission", "plant"),
+        {"effect_id": effect_id, "proposal_effect_id": proposal_effect_id, "tenant": tenant, "action": action},
+    )

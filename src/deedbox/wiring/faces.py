@@ -59,6 +59,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             approvals=installation.approvals,
             rounds=installation.rounds,
             lanes=installation.lanes,
+            targets=installation.targets,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

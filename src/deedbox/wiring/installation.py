@@ -22,6 +22,7 @@ from deedbox.operate.approvals import Approvals
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
@@ -57,6 +58,7 @@ class Installation:
     verbs: Verbs
     rounds: Rounds
     lanes: Lanes
+    targets: Targets
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -113,6 +115,7 @@ async def opened(
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
+            targets=Targets(pool, app.connectors),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,

@@ -40,3 +40,12 @@ JOIN (
 JOIN unnest(%(effect_id)s::uuid[]) WITH ORDINALITY AS ids (effect_id, n) USING (n)
 WHERE a.approval_id = %(approval_id)s AND a.state = 'approved'
 RETURNING effect_id
+
+-- name: plant
+-- Put one allowed effect of a proposal on the outbox for a test of the switch, whose transaction is rolled back.
+INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest,
+                            verdict_id, state, not_before, not_after)
+SELECT %(effect_id)s, p.job_id, %(tenant)s, %(action)s, 'act', p.proposal_effect_id, p.connector, p.target, p.slot, p.digest,
+       v.verdict_id, 'pending', deedbox.clock(), deedbox.clock() + interval '1 hour'
+FROM deedbox.proposal_effect p JOIN deedbox.verdict v ON v.proposal_id = p.proposal_id AND v.decision = 'allow'
+WHERE p.proposal_effect_id = %(proposal_effect_id)s
