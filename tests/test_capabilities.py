@@ -118,7 +118,7 @@ async def test_a_status_counts_as_not_taken_only_where_the_target_says_so(box: O
         given = {"name": "crm", "base_url": provider.url, "not_taken": not_taken}
         http = Http()
         http.bind(ConnectorSettings(http=(HttpTargetConfig.model_validate(given),)), EgressPolicy(frozenset({"127.0.0.1"})))
-        payload = {"method": "POST", "path": "/notes", "body": {}}
+        payload: dict[str, Any] = {"method": "POST", "path": "/notes", "body": {}}
         built = await box.build(Planned(connector="http", target="crm", payload=payload))
         await box.dispatcher(connectors={"http": http}).once()
         assert await box.state(built.effect_id) == state

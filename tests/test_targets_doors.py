@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,13 @@ async def test_targets_over_http(database: TestDatabase) -> None:
         limits = {"rate_per_s": 5, "burst": 10, "order_by": "/to"}
         changed = (await client.put("/api/targets", json={**where, "limits": limits})).json()
         assert {name: changed[name] for name in limits} == limits
-        for bad in ({}, {"paused": True, "limits": {}}, {"limits": {"rate_per_s": -1}}, {"limits": {"rate": 1}}):
+        wrong: list[dict[str, Any]] = [
+            {},
+            {"paused": True, "limits": {}},
+            {"limits": {"rate_per_s": -1}},
+            {"limits": {"rate": 1}},
+        ]
+        for bad in wrong:
             assert (await client.put("/api/targets", json={**where, **bad})).json()["code"] == "invalid_input"
         listed = (await client.get("/api/targets")).json()["targets"]
         assert [(line["connector"], line["target"], line["rate_per_s"]) for line in listed] == [("http", "crm", 5)]
