@@ -82,6 +82,18 @@ async def test_two_leases_at_one_moment_do_not_share_a_token(box: Outbox):
     assert await box.lease() == []
 
 
+@proves("G-TARGET-RATE")
+async def test_a_lease_takes_a_gated_target_for_itself_until_it_has_spent(box: Outbox):
+    """Both would see three tokens, take different effects, and write down two different rests."""
+    await limit(box, rate_per_s=0.001, burst=3)
+    await many(box, 6)
+    async with transaction(box.pool) as first:
+        assert len(await box.lease_in(first, 1)) == 1
+        async with asyncio.timeout(20):
+            assert await box.lease(10) == []
+    assert [len(await box.lease(10)) for _ in range(2)] == [2, 0]
+
+
 async def test_one_targets_backlog_does_not_hide_the_others(box: Outbox):
     await limit(box, rate_per_s=0.01, burst=1)
     await many(box, 60)
