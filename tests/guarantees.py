@@ -305,6 +305,46 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "What may have been accepted is sent again only while its native key lives, and never ends as if it had not left.",
         "lifecycle: effect",
     ),
+    Guarantee(
+        "G-TARGET-RATE",
+        "All dispatchers together send to a target no more than its burst and its rate allow.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-TARGET-ORDER",
+        "An ordered target gets one effect at a time, in the order of the outbox; one that is unknown blocks those behind it.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-BREAKER",
+        "A target that fails in a row is left alone by every dispatcher, and then tried with one effect at a time.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-CAPABILITY",
+        "What an end of a sending makes of an effect is one table of ends and of the target's capability.",
+        "safety: connectors",
+    ),
+    Guarantee(
+        "G-OWNED",
+        "Every effect that has not ended is found by the query of whoever moves it on, whatever shape it is in.",
+        "faults: keys and delivery",
+    ),
+    Guarantee(
+        "G-LOOKUP-SCHEDULE",
+        "What is unknown is looked up by one at a time, less and less often, until it is known or left to people.",
+        "issue 4: reconciliation",
+    ),
+    Guarantee(
+        "G-WAITS-SAID",
+        "Whatever holds a pending effect back is named, with who and why.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
+        "G-SWITCH-PARTS",
+        "The switch narrows by tenant, action, connector and target at every door, and its test shows that each part blocks.",
+        "safety: switch",
+    ),
     Guarantee("G-SAME-KEY", "Every sending of one effect carries the same idempotency key.", "safety: connectors"),
     Guarantee(
         "G-LOOKUP",

@@ -26,6 +26,7 @@ from deedbox.operate.alerts import Alerts
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.web import WebDeps
@@ -90,6 +91,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
                 lanes=Lanes(desk.pool),
                 policies=Policies(desk.pool, desk.app.actions, desk.app.connectors),
                 alerts=Alerts(desk.pool),
+                targets=Targets(desk.pool, desk.app.connectors),
                 public_url=url,
                 extra_routes=tuple(web_routes(web)),
             )

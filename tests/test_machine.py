@@ -83,7 +83,7 @@ BREAKS = {
     "digest": ([("outbox", "lease", "SELECT sha256(p.body)", "SELECT e.digest")], "hurry forge send_now", "other bytes than"),
     "switch": (
         [
-            ("outbox", "lease", "(SELECT is_on FROM switches WHERE switch_id = 'acts')", "true"),
+            ("outbox", "lease", "(SELECT is_on FROM switches WHERE switch_id = 'acts' AND whole)", "true"),
             ("outbox", "lease", "AND NOT s.is_on", "AND false"),
         ],
         "hurry switch send_now",

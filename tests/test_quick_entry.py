@@ -43,6 +43,7 @@ def face() -> Face:
         lanes=NOTHING,
         policies=NOTHING,
         alerts=NOTHING,
+        targets=NOTHING,
         public_url="http://127.0.0.1",
     )
     return cast("Face", make_app(deps))

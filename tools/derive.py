@@ -78,6 +78,15 @@ def states_page() -> str:
             fenced = "yes" if move.fenced else ""
             lines.append(f"| {move.name} | {source} | {move.target} | {', '.join(move.actors)} | {fenced} | {move.notes} |")
         lines.append("")
+        if lifecycle.owners:
+            lines += [
+                "Who moves it on, whatever shape it is in:",
+                "",
+                "| state | shape | who | finds it by |",
+                "|---|---|---|---|",
+            ]
+            lines += [f"| {one.state} | {one.shape} | {one.who} | `{one.query}` |" for one in lifecycle.owners]
+            lines.append("")
     return "\n".join(lines)
 
 

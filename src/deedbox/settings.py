@@ -14,6 +14,8 @@ from deedbox.dispatch.switch import environment_half
 from deedbox.model.addresses import check_mail_address
 from deedbox.model.alarms import ANY, CAUSES
 from deedbox.model.lease import Lease
+from deedbox.store.reconcile import LookUps
+from deedbox.store.targets import Breaker
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -58,6 +60,25 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
     send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
     send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")
+    breaker_failures: int = Field(
+        default=5, ge=0, le=1000, description="Failures in a row after which a target is left alone; 0 never does."
+    )
+    breaker_window_s: float = Field(default=60.0, gt=0, le=86400, description="Longest time between two of them, in seconds.")
+    breaker_open_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="Seconds until it is tried again; doubled each time that fails, up to half an hour.",
+    )
+    look_up_first_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=86400,
+        description="Seconds until an unknown effect is looked up; then doubled each time, up to a day.",
+    )
+    look_up_tries: int = Field(
+        default=16, ge=0, le=100, description="Look-ups of an unknown effect before it is left to people."
+    )
     keep_days: float = Field(
         default=90.0, gt=0, le=3650, description="Days that contents stay after a job has ended; an action may say otherwise."
     )
@@ -177,6 +198,16 @@ class Settings(BaseSettings):
         return ConnectorSettings(
             smtp=self.smtp, http=self.targets, slack=self.slack, telegram=self.telegram, callbacks=self.callbacks
         )
+
+    @property
+    def breaker(self) -> Breaker:
+        """When a target is left alone."""
+        return Breaker(self.breaker_failures, self.breaker_window_s, self.breaker_open_s, max(1800.0, self.breaker_open_s))
+
+    @property
+    def look_ups(self) -> LookUps:
+        """When unknown effects are looked up."""
+        return LookUps(self.look_up_first_s, max(86400.0, self.look_up_first_s), self.look_up_tries)
 
     def fingerprint(self) -> bytes:
         """A hash that differs between processes with different settings; secrets do not enter it."""

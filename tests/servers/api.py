@@ -29,6 +29,7 @@ from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.store.wakeup import Wakeup
@@ -209,6 +210,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             policies=Policies(one.pool, one.app.actions, one.app.connectors),
             alerts=Alerts(one.pool),
             callbacks=Callbacks(one.pool, one.ids),
+            targets=Targets(one.pool, one.app.connectors),
             public_url=url,
             login=login,
             wakeup=wakeup,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from deedbox import __version__, embedded, wiring
 from deedbox.cli.doctor_voice import unreachable, voice
-from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table
+from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table, when
 from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, reader, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
@@ -206,6 +206,9 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         Finding("switch, owner", "ok", str(state["owner"]))
         if state["owner"]
         else Finding("switch, owner", "missing", "nobody is named", "deedbox switch on --as NAME --reason WHY --owner NAME"),
+        Finding("switch, test", "ok", f"{when(state['tested_at'])} by {state['tested_by']}")
+        if state["tested_at"]
+        else Finding("switch, test", "note", "it was never tested", "deedbox switch test --as NAME"),
     ]
     return [*found, *await _receivers(desk), await _growth(desk), *await _figures(desk)]
 

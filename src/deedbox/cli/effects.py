@@ -118,6 +118,9 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
             ("phase reached", row["phase"]),
             ("why", why or None),
             ("goes out until", row["not_after"] if state == "pending" else None),
+            ("does not go out because", " ".join(one["message"] for one in row["waits_for"]) or None),
+            ("looked up", f"{row['look_ups']} times by the schedule" if row["look_ups"] else None),
+            ("looked up next", row["look_up_at"] if state == "unknown" else None),
             ("to settle it", "deedbox effects look-up, confirm, disprove or abandon" if state == "unknown" else None),
         ]
     )
@@ -138,8 +141,14 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
     )
     if probes:
         out.print()
-        rows = [[one["verdict"], one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes]
-        show_table(["look-up", "at", "evidence"], rows, empty="")
+        rows = [
+            [one["verdict"], _who(one), one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes
+        ]
+        show_table(["look-up", "by", "at", "evidence"], rows, empty="")
+
+
+def _who(probe: dict[str, Any]) -> str:
+    return str(probe["by_name"] or probe["by_principal"] or "the schedule")
 
 
 def _do(

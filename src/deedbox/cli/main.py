@@ -37,6 +37,7 @@ COMMANDS = {
     "approvals": Entry(ACTING, "approvals:approvals", "What waits for a person. It is decided on its page or by the API."),
     "callbacks": Entry(ACTING, "callbacks:callbacks", "Who is told what becomes of jobs; told again here."),
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
+    "targets": Entry(ACTING, "targets:targets", "Where effects go; paused, resumed and limited here."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),
     "policy": Entry(ACTING, "policy:policy", "The rules of an app, and what lately proposed would get under them."),
     "alerts": Entry(ACTING, "alerts:alerts", "What a person should look at, until one closes it."),

@@ -22,7 +22,17 @@ from deedbox.connectors.answers import (
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
 from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path
 from deedbox.egress import Answer, EgressPolicy, EgressRefused, MaybeSent, NotSent
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import (
+    Ambiguous,
+    Capability,
+    EffectOrder,
+    LookUp,
+    Outcome,
+    Receipt,
+    Refused,
+    TargetLimits,
+    Transient,
+)
 from deedbox.model.failure import class_of_status
 
 # These say that the request was passed by unread; 301 to 303 are answered after acting by many providers.
@@ -99,6 +109,18 @@ class HttpSender:
     def key_ttl_s(self, target: str) -> float | None:
         """How many seconds the target remembers a key, where it has native keys."""
         return self._config(target).key_ttl_s
+
+    def visibility_lag_s(self, target: str) -> float:
+        """How many seconds the target may take to show what it has accepted."""
+        return self._config(target).visibility_lag_s
+
+    def can_be_asked(self, target: str) -> bool:
+        """Whether the target has a look-up."""
+        return self._config(target).look_up is not None
+
+    def limits(self) -> dict[str, TargetLimits]:
+        """What settings say of how the targets are sent to."""
+        return self._bound().limits()
 
     async def send(self, order: EffectOrder) -> Outcome:
         """Make the call once, with `Idempotency-Key: <effect_id>`, within `order.deadline_s` seconds."""

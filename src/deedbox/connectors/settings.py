@@ -12,6 +12,7 @@ from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
 from deedbox.connectors.signing import SigningSecrets
 from deedbox.connectors.template import KEY, HttpTemplate, check_places
 from deedbox.egress import EgressPolicy, EgressRefused, check_url, parse_host
+from deedbox.extend.connector import ORDER_BY
 
 _HEADER = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PROVEN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} by \S.*")
@@ -48,6 +49,9 @@ class SmtpConfig(BaseModel):
     password: SecretStr | None = None
     message_domain: str | None = Field(default=None, description="Right side of Message-ID; default the sender's domain.")
     ca_file: str | None = Field(default=None, description="Certificates to trust besides the system's.")
+    rate_per_s: float | None = Field(default=None, gt=0, le=100_000, allow_inf_nan=False, description="Mails per second.")
+    burst: int | None = Field(default=None, ge=1, le=100_000, description="Mails at once after a pause.")
+    order_by: Literal["target"] | None = Field(default=None, description="`target`: mails to one recipient in order.")
 
     @field_validator("host")
     @classmethod
@@ -75,6 +79,8 @@ class SmtpConfig(BaseModel):
     def _credentials(self) -> Self:
         if (self.username is None) != (self.password is None):
             raise ValueError("username and password: set both or neither")
+        if self.burst is not None and self.rate_per_s is None:
+            raise ValueError("burst: needs rate_per_s")
         if self.username is not None and self.security == "none":
             raise ValueError("username: a password is not sent over a connection without TLS")
         return self
@@ -110,6 +116,12 @@ class HttpTargetConfig(BaseModel):
     not_taken: frozenset[int] = Field(default=frozenset(), description="5xx statuses after which surely nothing was done.")
     call: HttpTemplate | None = Field(default=None, description="How calls are made, with places for an effect's values.")
     signing: SigningSecrets = Field(default=(), description="Secrets (whsec_…) that each write is signed with, two at most.")
+    visibility_lag_s: float = Field(default=0.0, ge=0, le=86400, description="How late its look-up shows what it accepted.")
+    rate_per_s: float | None = Field(default=None, gt=0, le=100_000, allow_inf_nan=False, description="Sendings per second.")
+    burst: int | None = Field(default=None, ge=1, le=100_000, description="Sendings at once after a pause.")
+    order_by: str | None = Field(
+        default=None, pattern=ORDER_BY, max_length=200, description="`target` or a JSON pointer: one at a time, in order."
+    )
 
     @field_validator("base_url")
     @classmethod
@@ -163,6 +175,8 @@ class HttpTargetConfig(BaseModel):
             raise ValueError("look_up: needed by a searchable or conclusive target")
         if self.capability == "native_key" and self.key_ttl_s is None:
             raise ValueError("key_ttl_s: needed by a native_key target")
+        if self.burst is not None and self.rate_per_s is None:
+            raise ValueError("burst: needs rate_per_s")
         if any(status not in SERVER_ERRORS for status in self.not_taken):
             raise ValueError("not_taken: only 5xx statuses can be listed")
         return self

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
 from deedbox.connectors.signing import sign, wall_clock_s
 from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, check_url
+from deedbox.extend.connector import TargetLimits
 
 _BAD_IN_PATH = re.compile(r"[\x00-\x20\x7f-\xa0\\#\u2028\u2029\ud800-\udfff]")
 MAX_PATH = 2000
@@ -38,6 +39,10 @@ class HttpTargets:
     def get(self, name: str) -> HttpTargetConfig | None:
         """The target of that name, if settings have it."""
         return self._targets.get(name)
+
+    def limits(self) -> dict[str, TargetLimits]:
+        """What settings say of how fast and in what order each target is sent to."""
+        return {name: TargetLimits(one.rate_per_s, one.burst, one.order_by) for name, one in self._targets.items()}
 
     async def call(
         self,

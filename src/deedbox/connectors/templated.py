@@ -57,6 +57,10 @@ class HttpTemplate(HttpSender):
         """The call that the template makes of the effect."""
         return _filled(config, _template(config), _places(order), order.effect_id)
 
+    def can_be_asked(self, target: str) -> bool:
+        """Whether the target has a look-up, or names things by our key."""
+        return super().can_be_asked(target) or self._config(target).capability == "upsert_key"
+
     def look_up_path(self, config: HttpTargetConfig, order: EffectOrder) -> str | None:
         """Where the template puts the thing, or where `look_up` says."""
         if config.look_up is not None:

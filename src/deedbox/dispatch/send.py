@@ -3,18 +3,20 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 from uuid import UUID
 
+from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
 from deedbox.model.backoff import Retry
 from deedbox.model.values import short_message, storable, storable_text
-from deedbox.store import callbacks, outbox
+from deedbox.store import callbacks, outbox, targets
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased, LockedEffect, Move, Why
 from deedbox.store.pool import Connection, Pool
+from deedbox.store.targets import Place
 from deedbox.store.tell import tell
 from deedbox.store.transaction import transaction
 from deedbox.telemetry import log
@@ -23,15 +25,6 @@ GRACE_S = 0.5
 """How long past its deadline a connector may go on before it is cancelled, in seconds."""
 
 _log = log("dispatch")
-
-
-@runtime_checkable
-class RemembersKeys(Protocol):
-    """A connector that can say how long a target of its remembers a native key."""
-
-    def key_ttl_s(self, target: str) -> float | None:
-        """Seconds, or None where the target has no native keys."""
-        ...
 
 
 def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt: int, deadline_s: float) -> EffectOrder:
@@ -50,21 +43,6 @@ def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt
     )
 
 
-def declared(connector: Connector | None, target: str) -> tuple[str, float | None]:
-    """The capability of a target and how long it remembers a native key, in seconds; what declares nothing is blind."""
-    if connector is None:
-        return "blind", None
-    try:
-        capability = connector.capability(target)
-        # Asked for the name alone, which is what `isinstance` does, and that takes as long as all the rest here.
-        remembers = cast("RemembersKeys | None", connector if hasattr(connector, "key_ttl_s") else None)
-        ttl_s = remembers.key_ttl_s(target) if remembers is not None else None
-    except Exception as error:  # noqa: BLE001 -- a connector that cannot say what it is declares nothing
-        _log.warning("capability_unknown", connector=connector.name, error=type(error).__name__)
-        return "blind", None
-    return capability, ttl_s if capability == "native_key" else None
-
-
 async def perform(connector: Connector, order: EffectOrder) -> Outcome:
     """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous."""
     try:
@@ -81,7 +59,9 @@ async def perform(connector: Connector, order: EffectOrder) -> Outcome:
     return Ambiguous("connector_error", "The connector answered something that is no outcome.", "unknown", closed=False)
 
 
-async def keep(pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry) -> Move | None:
+async def keep(
+    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry, watch: Watch
+) -> Move | None:
     """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where nothing was added.
 
     Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
@@ -92,7 +72,9 @@ async def keep(pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, r
         if effect is None:
             return None
         if effect.state == "sending" and effect.fence == leased.fence:
-            return await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+            name = await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+            await watch.keep(connection, ids, leased, outcome, retry)
+            return name
         return await _settle_late(connection, ids, leased, effect, outcome, receipt_id)
 
 
@@ -102,6 +84,8 @@ async def give_back(pool: Pool, ids: IdSource, leased: Leased, code: str) -> boo
         effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
         if effect is None or effect.fence != leased.fence:
             return False
+        if leased.troubled:
+            await targets.let_another(connection, Place(leased.tenant, leased.connector, leased.target), leased.effect_id)
         return await outbox.move(connection, "give_back", effect, Why(code=code), event_id=ids.new())
 
 
@@ -146,11 +130,6 @@ async def _settle_held(
         await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_denied", message, effect.effect_id)])
     if name == "refuse" and why.code == TARGET_GONE:
         await _disable(connection, ids, leased, effect, why.message or "")
-    if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
-        wait_s = retry.delay(1, retry_after=outcome.retry_after)
-        await outbox.slow_target(
-            connection, tenant=leased.tenant, connector=leased.connector, target=leased.target, wait_s=wait_s
-        )
     return name
 
 

@@ -14,6 +14,8 @@ from deedbox.model.backoff import Retry
 from deedbox.model.failure import FailureClass
 
 Capability = Literal["native_key", "upsert_key", "searchable", "blind"]
+ORDER_BY = r"^(target|(/([^~/]|~[01])*)+)$"
+"""How a target may be ordered: `target`, or a JSON pointer into the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,19 @@ class LookUp:
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLimits:
+    """How a target is sent to: at most so often per second, so many at once after a pause, and in what order.
+
+    `order_by` is `target` (one at a time, in the order of the outbox), a JSON pointer into the payload (the same, for each
+    value there), or None.
+    """
+
+    rate_per_s: float | None = None
+    burst: int | None = None
+    order_by: str | None = None
+
+
 @runtime_checkable
 class SetsRetry(Protocol):
     """A connector whose effects are tried again at a pace of its own."""
@@ -100,6 +115,11 @@ class SetsRetry(Protocol):
 @runtime_checkable
 class Connector(Protocol):
     """Performs one kind of effect. Implementations must not retry by themselves and must honour `deadline_s`.
+
+    An implementation may also have these methods, each about a target: `key_ttl_s` and `visibility_lag_s` (seconds: how long it
+    remembers a native key, how late its look-up shows things), `can_be_asked` (False where a look-up never tells), `kept_under`
+    (the name that its failures, rate and pauses are kept under; `*` for all targets of the connector together); and `limits`
+    without arguments, which gives a `TargetLimits` for names of targets, or for `*`.
 
     The approval card shows a payload's fields in the order of `payload_model`, labelled with their titles where they have one.
     A connector may have a `kind` (`record`, `message`, `access` or `money`; else `record`), and `recipients(target, payload)`

@@ -21,6 +21,7 @@ from deedbox.http.operators import Operators
 from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
+from deedbox.http.targets import TargetRoutes
 from deedbox.operate.follow import Follow
 
 
@@ -48,6 +49,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *PolicyRoutes(deps).routes(),
         *AlertRoutes(deps).routes(),
         *CallbackRoutes(deps).routes(),
+        *TargetRoutes(deps).routes(),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -20,6 +20,7 @@ from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
@@ -85,6 +86,7 @@ class HttpDeps:
     lanes: Lanes
     policies: Policies
     alerts: AlertDesk
+    targets: Targets
     public_url: str
     callbacks: Callbacks | None = None
     login: Login | None = None

@@ -14,6 +14,7 @@ from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
+from deedbox.http.targets import TargetBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
@@ -33,6 +34,7 @@ _OURS = (
     ReplacementBody,
     ReplayBody,
     SwitchBody,
+    TargetBody,
 )
 
 
@@ -159,6 +161,7 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "get": _read("show_switch", "Both halves of the switch."),
             "put": _change("turn_switch", "Turn the database's half.", schema=ours["SwitchBody"]),
         },
+        "/api/switch/test": {"post": _change("test_switch", "Show that the switch blocks; nothing is sent.", schema=None)},
         "/api/lanes": {"get": _read("list_lanes", "Lanes, with what waits and runs in each.")},
         "/api/lanes/{lane_id}": {"put": _change("change_lane", "Pause or limit a lane.", _lane_id(), schema=ours["LaneBody"])},
         "/api/lanes/actions/{action}": {
@@ -177,6 +180,10 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/callbacks/disabled": {"get": _read("list_disabled_receivers", "Receivers that are told nothing more.")},
         "/api/callbacks/{target}/enable": {
             "post": _change("enable_receiver", "Tell a disabled receiver again.", _receiver(), schema=ours["EnableBody"])
+        },
+        "/api/targets": {
+            "get": _read("list_targets", "Targets, with what holds each back."),
+            "put": _change("change_target", "Pause, resume or limit a target.", schema=ours["TargetBody"]),
         },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},

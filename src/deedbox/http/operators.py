@@ -12,9 +12,9 @@ from deedbox.http.body import StrictBody, read_model
 from deedbox.http.deps import HttpDeps
 from deedbox.http.jobs import answer, plain
 from deedbox.http.routing import known, note_job, route
-from deedbox.model.errors import DeedboxError
+from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
-from deedbox.operate.verbs import EffectVerb
+from deedbox.operate.verbs import EffectVerb, Narrow
 
 _DOOR = "api"
 _LONGEST_REASON = 2000
@@ -42,6 +42,12 @@ class SwitchBody(StrictBody):
 
     on: StrictBool
     reason: str = Field(max_length=_LONGEST_REASON)
+    tenant: str | None = Field(default=None, min_length=1, max_length=200)
+    """With one of these four the part of all acts that it names is turned; without any, all of them."""
+    action: str | None = Field(default=None, min_length=1, max_length=200)
+    connector: str | None = Field(default=None, min_length=1, max_length=200)
+    target: str | None = Field(default=None, min_length=1, max_length=1000)
+    owner: str | None = Field(default=None, min_length=1, max_length=200)
 
 
 class EffectBody(StrictBody):
@@ -66,6 +72,7 @@ class Operators:
             route("/api/approvals/{approval_id}", GET=known(deps, self.card)),
             route("/api/approvals/{approval_id}/decision", POST=known(deps, self.decide)),
             route("/api/switch", GET=known(deps, self.switch), PUT=known(deps, self.turn)),
+            route("/api/switch/test", POST=known(deps, self.try_switch)),
             route("/api/effects", GET=known(deps, self.effects)),
             route("/api/effects/{effect_id}", GET=known(deps, self.effect)),
             route("/api/effects/{effect_id}/{verb}", POST=known(deps, self.settle)),
@@ -118,7 +125,19 @@ class Operators:
     async def turn(self, request: Request, principal: Principal) -> Response:
         """PUT /api/switch: a program may turn it off; only a person turns it on."""
         body = await read_model(request, SwitchBody, self._deps.limits.json_bytes)
-        return answer(plain(await self._deps.verbs.set_switch(principal, body.on, body.reason, _DOOR)))
+        part = Narrow(body.tenant, body.action, body.connector, body.target)
+        if part != Narrow() and body.owner is not None:
+            problem = Problem("/owner", "alone", "the owner is one for the whole switch")
+            raise DeedboxError("invalid_input", "A part of the switch has no owner of its own.", problems=(problem,))
+        turned = self._deps.verbs.set_switch(
+            principal, body.on, body.reason, _DOOR, narrow=None if part == Narrow() else part, owner=body.owner
+        )
+        return answer(plain(await turned))
+
+    async def try_switch(self, _request: Request, principal: Principal) -> Response:
+        """POST /api/switch/test: show that nothing is leased while it is off; nothing is sent."""
+        trials = await self._deps.verbs.test_switch(principal, door=_DOOR)
+        return answer({"passed": all(one.passed for one in trials), "trials": plain(trials)})
 
     async def effects(self, request: Request, principal: Principal) -> Response:
         """GET /api/effects: the ledger, newest first; `?state=unknown` and `?before=ID`."""

@@ -270,3 +270,11 @@ async def enqueue_notices(connection: Connection, notices: Sequence[NoticeRow], 
         await connection.execute(statement("admission", "authorise_notices"), parameters)
         await connection.execute(statement("admission", "enqueue_notices"), parameters)
     return [one.effect_id for one in notices if one.effect_id in claimed]
+
+
+async def plant(connection: Connection, *, effect_id: UUID, proposal_effect_id: UUID, tenant: str, action: str) -> None:
+    """Put one allowed effect on the outbox. Only for a transaction that is rolled back."""
+    await connection.execute(
+        statement("admission", "plant"),
+        {"effect_id": effect_id, "proposal_effect_id": proposal_effect_id, "tenant": tenant, "action": action},
+    )

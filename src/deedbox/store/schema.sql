@@ -430,6 +430,10 @@ CREATE TABLE deedbox.effect (
     sender_closed boolean DEFAULT false NOT NULL,
     updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     doubtful boolean DEFAULT false NOT NULL,
+    order_key text DEFAULT ''::text NOT NULL,
+    look_up_at timestamp with time zone,
+    look_ups integer DEFAULT 0 NOT NULL,
+    alarm_at timestamp with time zone,
     CONSTRAINT effect_authority CHECK ((num_nonnulls(approval_id, verdict_id) = 1)),
     CONSTRAINT effect_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT effect_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
@@ -797,6 +801,7 @@ CREATE TABLE deedbox.switch (
     reason text NOT NULL,
     changed_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     tested_at timestamp with time zone,
+    tested_by text,
     CONSTRAINT switch_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
     CONSTRAINT switch_reason_check CHECK ((reason ~ '\S'::text))
 );
@@ -814,11 +819,30 @@ CREATE TABLE deedbox.target (
     paused boolean DEFAULT false NOT NULL,
     open_until timestamp with time zone,
     failures integer DEFAULT 0 NOT NULL,
-    ordered boolean DEFAULT false NOT NULL,
     conformance jsonb,
     disabled_at timestamp with time zone,
     disabled_reason text,
+    burst integer,
+    order_by text,
+    limited_by text,
+    paused_by text,
+    pause_reason text,
+    paused_at timestamp with time zone,
+    failing_at timestamp with time zone,
+    breaker text DEFAULT 'closed'::text NOT NULL,
+    breaker_at timestamp with time zone,
+    breaker_until timestamp with time zone,
+    breaker_opens integer DEFAULT 0 NOT NULL,
+    breaker_why text,
+    probe_effect uuid,
+    probe_until timestamp with time zone,
+    gated boolean GENERATED ALWAYS AS ((paused OR (rate_per_s IS NOT NULL) OR (order_by IS NOT NULL) OR (breaker <> 'closed'::text))) STORED NOT NULL,
+    CONSTRAINT target_breaker CHECK ((((breaker = 'closed'::text) = (breaker_until IS NULL)) AND ((breaker = 'half_open'::text) = (num_nonnulls(probe_effect, probe_until) = 2)))),
+    CONSTRAINT target_breaker_check CHECK ((breaker = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
+    CONSTRAINT target_burst CHECK (((burst IS NULL) OR (rate_per_s IS NOT NULL))),
+    CONSTRAINT target_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
     CONSTRAINT target_capability_check CHECK ((capability = ANY (ARRAY['native_key'::text, 'upsert_key'::text, 'searchable'::text, 'blind'::text]))),
+    CONSTRAINT target_order_by_check CHECK (((order_by = 'target'::text) OR (order_by ~ '^/'::text))),
     CONSTRAINT target_rate_per_s_check CHECK ((rate_per_s > (0)::double precision))
 );
 
@@ -1045,9 +1069,15 @@ CREATE INDEX delegation_from ON deedbox.delegation USING btree (from_principal, 
 
 CREATE INDEX delegation_to ON deedbox.delegation USING btree (to_principal, delegation_id);
 
+CREATE INDEX effect_alarm ON deedbox.effect USING btree (alarm_at) WHERE ((state = 'unknown'::text) AND (alarm_at IS NOT NULL));
+
 CREATE INDEX effect_hindered ON deedbox.effect USING btree (effect_id) WHERE ((state = 'pending'::text) AND ((after_slot IS NOT NULL) OR doubtful));
 
+CREATE INDEX effect_look_up ON deedbox.effect USING btree (look_up_at) WHERE ((state = 'unknown'::text) AND (look_up_at IS NOT NULL));
+
 CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
+
+CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text]));
 
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
@@ -1090,6 +1120,8 @@ CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id
 CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
 CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
+
+CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 

@@ -45,12 +45,13 @@ class Seen:
     lapsed_sendings: bool
     unsendable: bool
     dispatching: bool
+    long_unknown: bool
     next_due_s: float | None
 
 
-async def look(connection: Connection) -> Seen:
-    """What a round would find."""
-    cursor = await connection.execute(statement("sweep", "look"))
+async def look(connection: Connection, remind_after_s: float = 3600.0) -> Seen:
+    """What a round would find; people are reminded of what has been unknown for `remind_after_s` seconds."""
+    cursor = await connection.execute(statement("sweep", "look"), {"remind_after_s": remind_after_s})
     row = await cursor.fetchone()
     if row is None:
         raise RuntimeError("a statement without FROM gave no row")

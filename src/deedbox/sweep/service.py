@@ -10,7 +10,7 @@ from deedbox.gate.cancel import cancel_locked
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.lease import Lease
-from deedbox.store import outbox, sweep
+from deedbox.store import outbox, reconcile, sweep
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
@@ -24,6 +24,10 @@ from deedbox.sweep.prune import Pruning
 PAGE = 500
 OFTEN = 3
 """So many times a job is taken over in one round until a person is told."""
+REMIND_AFTER_S = 3600.0
+"""How long an effect is unknown before people are reminded of it, in seconds."""
+REMIND_AGAIN_S = 86400.0
+"""How long after a reminder the next one comes, in seconds."""
 
 
 class Sweep:
@@ -69,7 +73,7 @@ class Sweep:
     async def round(self) -> float:
         """One round; returns the seconds after which the next is worth while."""
         async with autocommit(self._pool) as connection:
-            seen = await sweep.look(connection)
+            seen = await sweep.look(connection, REMIND_AFTER_S)
         if seen.lapsed_leases:
             await self.rescue()
         if seen.ripe:
@@ -160,6 +164,9 @@ class Sweep:
         if seen.dispatching:
             async with autocommit(self._pool) as connection:
                 done = await sweep.dispatching_done(connection, PAGE)
+        if seen.long_unknown:
+            async with transaction(self._pool) as connection:
+                await reconcile.remind(connection, after_s=REMIND_AFTER_S, again_s=REMIND_AGAIN_S)
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)

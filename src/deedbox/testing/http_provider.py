@@ -25,6 +25,7 @@ Fault = Literal[
     "accept_then_not_http",
     "accept_without_id",
     "accept_as_303",
+    "arrive_twice",
     "accept_as_307",
     "hang_before_reading",
     "rate_limited",
@@ -246,6 +247,9 @@ class HttpProvider:
             status, value = self._looked_up(request)
             return await self._say(writer, status, value)
         note = self._perform(request) if request.method != "GET" else {"id": "none"}
+        if fault == "arrive_twice":
+            # Something on the way repeats the request whole: the first answer goes nowhere.
+            note = self._perform(request)
         return await self._after(fault, note, writer)
 
     async def _relay(

@@ -70,6 +70,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             policies=installation.policies,
             alerts=installation.alerts,
             callbacks=installation.callbacks,
+            targets=installation.targets,
             public_url=settings.public_url,
             login=log_in,
             wakeup=installation.wakeup,

@@ -24,6 +24,7 @@ from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
@@ -63,6 +64,7 @@ class Installation:
     lanes: Lanes
     policies: Policies
     alerts: Alerts
+    targets: Targets
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -138,6 +140,7 @@ async def opened(
             lanes=Lanes(pool),
             policies=Policies(pool, app.actions, app.connectors),
             alerts=Alerts(pool),
+            targets=Targets(pool, app.connectors),
             pulse=Pulse(),
             verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
             wakeup=wakeup,

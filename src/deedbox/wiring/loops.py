@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deedbox import __version__, telemetry
 from deedbox.dispatch.callbacks import Callbacks
 from deedbox.dispatch.loop import Dispatcher
+from deedbox.dispatch.schedule import Schedule
 from deedbox.store.prune import Retention
 from deedbox.sweep.notify import Notifier
 from deedbox.sweep.prune import Pruning
@@ -59,7 +60,10 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             wake=installation.wakeup.event("deedbox_outbox"),
             told=installation.wakeup.listens,
             public_url=settings.public_url,
+            breaker=settings.breaker,
         )
+        others["look_ups"] = Schedule(installation.pool, installation.ids, installation.app.connectors, settings.look_ups)
+        await installation.targets.take_settings(settings.tenant)
     if "dispatch" in roles and installation.callback is not None:
         wanted = {receiver.name: receiver.events for receiver in settings.callbacks}
         wake = installation.wakeup.event("deedbox_events")

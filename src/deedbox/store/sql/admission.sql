@@ -68,6 +68,7 @@ INSERT INTO deedbox.approval (approval_id, job_id, tenant, action, purpose, grou
                               rule, audience, quorum, requested_at, expires_at)
 VALUES (%(approval_id)s, %(job_id)s, %(tenant)s, %(action)s, 'input', 'input', 'pending', %(digest)s, '{}', %(policy_version)s,
         'hold_input', %(audience)s::text[], %(quorum)s, deedbox.clock(), deedbox.clock() + make_interval(secs => %(expires_s)s))
+
 -- name: claim_notices
 -- Keep why these notices are made; one that was made before under the same name is left out. Whoever makes the same at the same
 -- moment waits for the end of the other's transaction.
@@ -98,3 +99,12 @@ SELECT effect_id, effect_id, tenant, action, 'notice', effect_id, connector, tar
 FROM json_to_recordset(%(notices)s::json)
     AS i (effect_id uuid, verdict_id uuid, tenant text, action text, template text, connector text, target text, digest bytea,
           not_before_s float8, not_after_s float8)
+
+-- name: plant
+-- Put one allowed effect of a proposal on the outbox for a test of the switch, whose transaction is rolled back.
+INSERT INTO deedbox.effect (effect_id, job_id, tenant, action, kind, proposal_effect_id, connector, target, slot, digest,
+                            verdict_id, state, not_before, not_after)
+SELECT %(effect_id)s, p.job_id, %(tenant)s, %(action)s, 'act', p.proposal_effect_id, p.connector, p.target, p.slot, p.digest,
+       v.verdict_id, 'pending', deedbox.clock(), deedbox.clock() + interval '1 hour'
+FROM deedbox.proposal_effect p JOIN deedbox.verdict v ON v.proposal_id = p.proposal_id AND v.decision = 'allow'
+WHERE p.proposal_effect_id = %(proposal_effect_id)s

@@ -12,6 +12,8 @@ SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lea
        OR coalesce((SELECT true FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND (after_slot IS NOT NULL OR doubtful)
                     ORDER BY effect_id LIMIT 1), false),
        EXISTS (SELECT FROM deedbox.queue WHERE state = 'dispatching'),
+       coalesce((SELECT alarm_at FROM deedbox.effect WHERE state IN ({{effect.confirm}}) AND alarm_at IS NOT NULL
+                 ORDER BY alarm_at LIMIT 1) <= deedbox.clock() - make_interval(secs => %(remind_after_s)s), false),
        (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
         WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)
 
