@@ -916,7 +916,11 @@ CREATE INDEX effect_look_up ON deedbox.effect USING btree (look_up_at) WHERE ((s
 
 CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
 
-CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text]));
+CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE 
+CASE
+    WHEN (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text])) THEN true
+    ELSE NULL::boolean
+END;
 
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
