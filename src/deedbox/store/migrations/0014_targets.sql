@@ -40,8 +40,9 @@ ALTER TABLE deedbox.effect
     ADD COLUMN look_up_at timestamptz,
     ADD COLUMN look_ups integer NOT NULL DEFAULT 0,
     ADD COLUMN alarm_at timestamptz;
+-- The CASE keeps it from whoever looks for something else among what is pending: only the same CASE finds it.
 CREATE INDEX effect_open ON deedbox.effect (tenant, connector, target, order_key, effect_id)
-    WHERE state IN ('pending', 'sending', 'unknown');
+    WHERE CASE WHEN state IN ('pending', 'sending', 'unknown') THEN true END;
 CREATE INDEX effect_look_up ON deedbox.effect (look_up_at) WHERE state = 'unknown' AND look_up_at IS NOT NULL;
 CREATE INDEX effect_alarm ON deedbox.effect (alarm_at) WHERE state = 'unknown' AND alarm_at IS NOT NULL;
 UPDATE deedbox.effect SET look_up_at = deedbox.clock(), alarm_at = deedbox.clock() WHERE state = 'unknown';

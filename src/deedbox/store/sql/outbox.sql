@@ -37,7 +37,7 @@ FOR UPDATE OF t SKIP LOCKED
 WITH next AS (
     SELECT e.effect_id FROM deedbox.effect e
     WHERE (e.tenant, e.connector, e.target) = (%(tenant)s, %(connector)s, %(target)s) AND e.order_key = ''
-        AND e.state IN ({{effect.late_receipt}})
+        AND CASE WHEN e.state IN ({{effect.late_receipt}}) THEN true END
     ORDER BY e.order_key, e.effect_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE deedbox.effect e
@@ -89,7 +89,8 @@ WHERE e.effect_id = next.effect_id AND p.proposal_effect_id = e.proposal_effect_
 -- FOR SHARE, the environment's as a parameter), the target with its rate, order and breaker, the times, the predecessor, the
 -- approval or verdict, and the digest of the very bytes that will be sent. Queue rows are locked before effects, each skipped
 -- where someone holds it. A leased act writes its event; a notice writes none. What a gated target may let through is chosen
--- first, by the target's own index and no more than it may; then the oldest of all that may go.
+-- first, by the target's own index and no more than it may; then the oldest of all that may go. That index has a CASE for its
+-- predicate, so that it serves those alone who ask with the same one, and never the scan by age.
 WITH switches AS MATERIALIZED (
     SELECT switch_id, kind, tenant, action, connector, target, is_on,
            -- A root is one for all, and of its kind; a row that says otherwise is no root, and without one it is off.
@@ -121,13 +122,14 @@ WITH switches AS MATERIALIZED (
         WITH RECURSIVE head AS (
             (SELECT x.order_key, x.effect_id FROM deedbox.effect x
              WHERE (x.tenant, x.connector, x.target) = (g.tenant, g.connector, g.target)
-                 AND x.order_key >= CASE g.order_by WHEN 'target' THEN '' ELSE ':' END AND x.state IN ({{effect.late_receipt}})
+                 AND x.order_key >= CASE g.order_by WHEN 'target' THEN '' ELSE ':' END
+                 AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
              ORDER BY x.order_key, x.effect_id LIMIT 1)
             UNION ALL
             SELECT n.order_key, n.effect_id FROM head CROSS JOIN LATERAL (
                 SELECT x.order_key, x.effect_id FROM deedbox.effect x
                 WHERE (x.tenant, x.connector, x.target) = (g.tenant, g.connector, g.target) AND x.order_key > head.order_key
-                    AND x.state IN ({{effect.late_receipt}})
+                    AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
                 ORDER BY x.order_key, x.effect_id LIMIT 1
             ) AS n
         )
@@ -136,7 +138,7 @@ WITH switches AS MATERIALIZED (
             AND (g.order_by = 'target' OR e.effect_id < ALL (
                 SELECT x.effect_id FROM deedbox.effect x
                 WHERE (x.tenant, x.connector, x.target) = (g.tenant, g.connector, g.target) AND x.order_key = ''
-                    AND x.state IN ({{effect.late_receipt}})
+                    AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
                 ORDER BY x.order_key, x.effect_id LIMIT 1
             ))
         ORDER BY e.effect_id LIMIT g.budget
@@ -147,7 +149,7 @@ WITH switches AS MATERIALIZED (
     SELECT c.effect_id FROM gate g CROSS JOIN LATERAL (
         SELECT e.effect_id FROM deedbox.effect e
         WHERE (e.tenant, e.connector, e.target) = (g.tenant, g.connector, g.target) AND e.order_key = ''
-            AND {{part.may_leave}}
+            AND CASE WHEN e.state IN ({{effect.late_receipt}}) THEN true END AND {{part.may_leave}}
         ORDER BY e.order_key, e.effect_id LIMIT g.budget
     ) AS c
     WHERE g.shut AND g.budget > 0 AND g.target <> '*' AND g.order_by IS NULL
@@ -161,7 +163,7 @@ WITH switches AS MATERIALIZED (
             AND (g.order_by IS NULL OR NOT EXISTS (
                 SELECT FROM deedbox.effect x
                 WHERE (x.tenant, x.connector, x.target) = (e.tenant, e.connector, e.target) AND x.order_key = e.order_key
-                    AND x.effect_id < e.effect_id AND x.state IN ({{effect.late_receipt}})
+                    AND x.effect_id < e.effect_id AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
             ))
         ORDER BY e.not_before LIMIT g.budget
     ) AS c

@@ -52,7 +52,7 @@ WITH old AS (
         SELECT count(*) AS many FROM (
             SELECT FROM deedbox.effect x
             WHERE (x.tenant, x.connector, x.target, x.order_key) = (m.tenant, m.connector, m.target, m.order_key)
-                AND x.effect_id > m.effect_id AND x.state IN ({{effect.late_receipt}})
+                AND x.effect_id > m.effect_id AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
                 AND EXISTS (SELECT FROM deedbox.target t WHERE (t.tenant, t.connector) = (x.tenant, x.connector)
                                 AND t.target IN (x.target, '*') AND t.order_by IS NOT NULL)
             LIMIT 10000

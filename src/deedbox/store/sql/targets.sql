@@ -88,7 +88,7 @@ RETURNING target
 -- A target orders by something else from now on: what waits there is looked at anew.
 UPDATE deedbox.effect SET order_key = ''
 WHERE (tenant, connector, target) = (%(tenant)s, %(connector)s, %(target)s) AND order_key > ''
-    AND state IN ({{effect.late_receipt}})
+    AND CASE WHEN state IN ({{effect.late_receipt}}) THEN true END
 
 -- name: listed
 -- The targets of a tenant that something is known of or that something is on its way to, with how many effects are in each state
@@ -100,7 +100,7 @@ WITH known AS (
     UNION
     SELECT tenant, connector, target FROM (
         SELECT tenant, connector, target FROM deedbox.effect
-        WHERE tenant = %(tenant)s AND state IN ({{effect.late_receipt}}) ORDER BY tenant, connector, target LIMIT 10000
+        WHERE tenant = %(tenant)s AND CASE WHEN state IN ({{effect.late_receipt}}) THEN true END ORDER BY tenant, connector, target LIMIT 10000
     ) AS open
 )
 SELECT k.connector, k.target, coalesce(t.capability, 'blind'), coalesce(t.paused, false), t.paused_by, t.pause_reason, t.paused_at,
@@ -115,7 +115,7 @@ CROSS JOIN LATERAL (
     FROM (
         SELECT e.state FROM deedbox.effect e
         WHERE e.tenant = k.tenant AND e.connector = k.connector AND (k.target IN (e.target, '*'))
-            AND e.state IN ({{effect.late_receipt}}) LIMIT 10000
+            AND CASE WHEN e.state IN ({{effect.late_receipt}}) THEN true END LIMIT 10000
     ) AS few
 ) AS o
 WHERE (%(connector)s::text IS NULL OR k.connector = %(connector)s) AND (%(target)s::text IS NULL OR k.target = %(target)s)

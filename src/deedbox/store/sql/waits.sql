@@ -26,7 +26,9 @@ SELECT e.kind, e.connector, e.target, e.after_slot, e.doubtful, e.not_before, e.
            AND coalesce(e.digest = (SELECT sha256(p.body) FROM deedbox.proposal_effect p
                                     WHERE p.proposal_effect_id = e.proposal_effect_id), false) AS authorised
 FROM deedbox.effect e
-WHERE e.effect_id = %(effect_id)s AND e.tenant = %(tenant)s AND e.state IN ({{effect.lease}})
+WHERE e.effect_id = %(effect_id)s AND e.tenant = %(tenant)s
+    -- A CASE: it is found by its id, and not by an index of everything that waits.
+    AND CASE WHEN e.state IN ({{effect.lease}}) THEN true END
 
 -- name: gates
 -- The rows that an effect's target is held back by, its own and that of its whole connector, and where the target goes in order
@@ -41,7 +43,7 @@ JOIN deedbox.target t ON (t.tenant, t.connector) = (e.tenant, e.connector) AND t
 LEFT JOIN LATERAL (
     SELECT x.effect_id, x.state FROM deedbox.effect x
     WHERE (x.tenant, x.connector, x.target) = (e.tenant, e.connector, e.target) AND x.order_key = e.order_key
-        AND x.effect_id < e.effect_id AND x.state IN ({{effect.late_receipt}})
+        AND x.effect_id < e.effect_id AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
     ORDER BY x.order_key, x.effect_id LIMIT 1
 ) AS h ON t.order_by IS NOT NULL
 WHERE e.effect_id = %(effect_id)s AND e.tenant = %(tenant)s
