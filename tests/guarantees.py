@@ -47,6 +47,17 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "issue 2: bad input",
     ),
     Guarantee("G-FOREIGN-404", "A job of somebody else answers exactly as one that does not exist.", "safety: who is asking"),
+    # Who is asking
+    Guarantee(
+        "G-OIDC",
+        "A provider's answer opens a session only when each check holds, once, in its own browser, for that issuer and subject.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-OIDC-GROUPS",
+        "A group that vanished takes its role at the next login; who was disabled here stays outside.",
+        "safety: who is asking",
+    ),
     # Worker
     Guarantee(
         "G-TAKE-UP",

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from deedbox.model.errors import CODES
+from deedbox.model.identity import PERMISSIONS, VERBS
 from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,7 +41,14 @@ def blocks() -> dict[str, list[str]]:
         "approval.edges": _edges(APPROVAL),
         "effect.states": _literals(EFFECT.states),
         "effect.edges": _edges(EFFECT),
+        "identity.verbs": _literals(VERBS),
+        "identity.roles": [_role(role) for role in PERMISSIONS],
     }
+
+
+def _role(role: str) -> str:
+    verbs = ",".join(verb for verb in VERBS if verb in PERMISSIONS[role])
+    return f"('{role}', '{{{verbs}}}', true)"
 
 
 def holders() -> dict[Path, frozenset[str]]:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
+from deedbox.http.browsers import Browsers
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
 from deedbox.http.events import Events
@@ -15,6 +16,7 @@ from deedbox.http.jobs import Jobs
 from deedbox.http.lanes import LaneRoutes
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
+from deedbox.http.own import Own
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.operate.follow import Follow
@@ -27,19 +29,27 @@ def make_app(deps: HttpDeps) -> ASGIApp:
     server's end, so that streams and waits let go.
     """
     follow = Follow(deps.views, deps.wakeup)
+    browsers = Browsers(deps)
     described = json.dumps(
-        document(deps.app.actions.values(), version=__version__, base_url=deps.base_url, login=deps.login is not None)
+        document(
+            deps.app.actions.values(),
+            version=__version__,
+            base_url=deps.base_url,
+            login=deps.login is not None,
+            own=deps.identity is not None,
+        )
     ).encode()
 
     async def openapi(_request: Request) -> Response:
         return Response(described, media_type="application/json")
 
     routes = [
-        *Jobs(deps, follow).routes(),
-        *Events(deps, follow).routes(),
+        *Jobs(deps, follow, browsers).routes(),
+        *Events(deps, follow, browsers).routes(),
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
+        *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

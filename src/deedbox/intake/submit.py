@@ -172,6 +172,7 @@ class Intake:
             deadline_s=action.deadline_s,
             replaces=request.replaces,
             parent_job_id=request.parent,
+            through=_through(principal),
             caller_run=request.caller_run,
             trace=request.trace,
             expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
@@ -179,11 +180,12 @@ class Intake:
         )
 
     def _role(self, action: Action, principal: Principal) -> str:
+        may = principal.may("submit")
         known = self._roles.get((action.name, principal.roles))
-        if known is not None:
+        if known is not None and may:
             return known
         held = sorted(principal.roles & action.roles)
-        if not held or not principal.may("submit"):
+        if not held or not may:
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
         self._roles[action.name, principal.roles] = held[0]
@@ -304,6 +306,7 @@ class Intake:
             input_sha256=job.payload_sha256,
             trace=job.trace,
             caller_run=job.caller_run,
+            through=job.through,
         )
         await self._gathered.journal(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
@@ -340,11 +343,16 @@ class Intake:
             trace=request.trace,
             caller_run=request.caller_run,
             error_code=error.code,
+            through=_through(request.principal),
         )
         try:
             await self._gathered.journal(call)
         except (StoreError, *UNREACHABLE) as failure:
             telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
+
+
+def _through(principal: Principal) -> UUID | None:
+    return None if principal.through is None else _uuid(principal.through.principal_id)
 
 
 def _priority(asked: int | None, action: Action) -> int:

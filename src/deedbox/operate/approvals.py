@@ -139,6 +139,9 @@ class Approvals:
 
 
 def _may_see(principal: Principal, subject: UUID) -> bool:
+    if principal.through is not None:
+        # What waits for people is theirs to see, not a service's that calls for one of them.
+        return False
     return str(subject) == principal.principal_id or (principal.kind == "person" and principal.may("read"))
 
 

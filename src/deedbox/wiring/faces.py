@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from deedbox.access.resolve import resolve_key
-from deedbox.access.sessions import ABSOLUTE_S, LoginGuard, login, resolve_session
+from deedbox.access.sessions import ABSOLUTE_S, login, resolve_session
 from deedbox.model.identity import Principal
 from deedbox.operate.readiness import Readiness
 
@@ -19,12 +19,12 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
     """The HTTP face with its pages, over what this process has open; `stopping` makes its waits and streams let go."""
     # Imported late: a command that only asks must not wait for the web framework.
     from deedbox.http.app import make_app  # noqa: PLC0415
-    from deedbox.http.deps import HttpDeps, Limits, LoggedIn  # noqa: PLC0415
+    from deedbox.http.deps import HttpDeps, Identity, Limits, LoggedIn  # noqa: PLC0415
     from deedbox.web import WebDeps  # noqa: PLC0415
     from deedbox.web import routes as web_routes  # noqa: PLC0415
 
     settings, pool = installation.settings, installation.pool
-    guard = LoginGuard()
+    guard = installation.guard
 
     async def who(bearer: str) -> Principal | None:
         principal = await resolve_key(pool, bearer, installation.keys)
@@ -40,6 +40,9 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         return LoggedIn(opened_session.token, ABSOLUTE_S, opened_session.principal)
 
     pages = WebDeps(
+        ids=installation.ids,
+        providers=installation.providers,
+        local=settings.local_accounts,
         pool=pool,
         public_url=settings.public_url,
         tenant=settings.tenant,
@@ -60,7 +63,8 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             rounds=installation.rounds,
             lanes=installation.lanes,
             public_url=settings.public_url,
-            login=log_in,
+            login=log_in if settings.local_accounts else None,
+            identity=Identity(pool, installation.ids, installation.keys),
             wakeup=installation.wakeup,
             limits=Limits(json_bytes=settings.max_json_bytes, upload_bytes=settings.max_upload_bytes),
             extra_routes=tuple(web_routes(pages)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from deedbox import __version__
 from deedbox.access.resolve import KeyCache
+from deedbox.access.sessions import LoginGuard
 from deedbox.connectors.read import TargetReader
 from deedbox.connectors.settings import Bindable
 from deedbox.egress import EgressPolicy, async_http_client
@@ -33,9 +34,10 @@ from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from deedbox.access.provider_login import Providers
     from deedbox.worker.execute import Models
 
-from deedbox.wiring.places import Database
+from deedbox.wiring.places import Database, StartError
 from deedbox.wiring.schema import connected
 
 Role = Literal["api", "worker", "dispatch", "sweep"]
@@ -63,6 +65,8 @@ class Installation:
     name: str
     reader: TargetReader
     models: "Models | None"
+    guard: LoginGuard
+    providers: "Providers | None"
 
 
 @asynccontextmanager
@@ -91,6 +95,8 @@ async def opened(
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
+        guard = LoginGuard()
+        providers = await _providers(settings, pool, ids, policy, guard, stack) if "api" in roles else None
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -120,6 +126,8 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            guard=guard,
+            providers=providers,
         )
 
 
@@ -144,6 +152,32 @@ async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStac
     client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
     stack.push_async_callback(client.aclose)
     return client
+
+
+async def _providers(
+    settings: Settings, pool: Pool, ids: IdSource, policy: EgressPolicy, guard: LoginGuard, stack: AsyncExitStack
+) -> "Providers | None":
+    """The providers that people log in at. Raises StartError naming the setting where one gives what is not there."""
+    if not settings.oidc:
+        return None
+    # Imported late: it brings the libraries of the protocol, which only who uses them waits for.
+    from deedbox.access.provider_login import Providers, check_providers  # noqa: PLC0415
+
+    try:
+        await check_providers(pool, settings.oidc, settings.tenant)
+    except ValueError as error:
+        raise StartError(str(error)) from error
+    providers = Providers(
+        pool,
+        ids,
+        settings.oidc,
+        policy,
+        public_url=settings.public_url,
+        tenant=settings.tenant,
+        failures=guard.failures,
+    )
+    stack.push_async_callback(providers.aclose)
+    return providers
 
 
 async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:
