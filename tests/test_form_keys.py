@@ -135,7 +135,7 @@ async def test_a_form_key_is_no_good_anywhere_else(site: House):
     assert len(refused) == 8
     (line,) = await list_keys(site.installation.pool, "default")
     assert await revoke_key(site.installation.pool, "default", line.key_id)
-    site.installation.keys._known.clear()
+    site.installation.keys.forget()
     async with site.api(key, Origin=PAGE) as form:
         assert (await submitted(form)).status_code == 401
 

@@ -31,6 +31,11 @@ pytestmark = pytest.mark.anyio
 ROLES = {"desk": ["manager", "viewer"], "ops": ["operator"]}
 
 
+def settings(**given: Any) -> Settings:
+    """Settings as the environment gives them, where nothing has its type yet."""
+    return Settings(**given)
+
+
 async def seconds(database: TestDatabase) -> float:
     return float(str(await database.value("SELECT extract(epoch FROM deedbox.clock())::float8")))
 
@@ -451,7 +456,7 @@ async def test_passwords_can_be_off(database: TestDatabase):
 )
 def test_a_setting_that_is_wrong_is_refused_with_its_name(changed: dict[str, Any], named: str):
     with pytest.raises(ValidationError) as caught:
-        Settings(oidc=[{**config("https://login.example"), **changed}])
+        settings(oidc=[{**config("https://login.example"), **changed}])
     problems = caught.value.errors(include_input=False)
     assert {problem["loc"][:3] for problem in problems} == {("oidc", 0, named)}
     assert CLIENT_SECRET not in str(problems)
@@ -462,7 +467,7 @@ def test_settings_that_let_nobody_in_or_name_one_provider_twice_are_refused(monk
         Settings(local_accounts=False)
     one = config("https://login.example")
     with pytest.raises(ValidationError, match="one name"):
-        Settings(oidc=[one, one])
+        settings(oidc=[one, one])
     monkeypatch.setenv("DEEDBOX_OIDC", json.dumps(one))
     (read,) = Settings().oidc
     assert read.shown == "the company"

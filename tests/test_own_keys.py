@@ -85,7 +85,7 @@ async def test_a_personal_key_is_made_in_a_session_and_can_decide_but_nothing_el
         lane = await key.put("/api/lanes/actions/note_thing", json={"limit": 1, "reason": "x"})
         assert lane.status_code in {200, 404}
         await withdraw_roles(site.installation.pool, "default", "Ada", ["admin"])
-        site.installation.keys._known.clear()
+        site.installation.keys.forget()
         assert (await key.get("/api/me")).json()["verbs"] == []
     (entry,) = await site.told("mint_key")
     assert entry[1:4] == ("Ada", "api", "session")
@@ -321,7 +321,7 @@ async def test_whom_a_key_may_not_name_is_nobody(site: House):
     async with site.api(key, Deedbox_On_Behalf_Of="Gone") as client:
         assert (await client.get("/api/me")).status_code == 200
     await disable_user(pool, "default", "Gone")
-    site.installation.keys._known.clear()
+    site.installation.keys.forget()
     answers: list[tuple[int, str]] = []
     for bearer, name in (
         (key, "Nobody"),
@@ -359,5 +359,5 @@ async def test_a_right_that_is_taken_from_either_counts_within_two_seconds(site:
         assert (await both.get("/api/me")).json()["roles"] == ["operator"]
         await grant_roles(pool, "default", "Ada", ["viewer"])
         await withdraw_roles(pool, "default", "agent", ["operator"])
-        site.installation.keys._known.clear()
+        site.installation.keys.forget()
         assert (await both.get("/api/me")).json()["roles"] == ["viewer"]

@@ -56,7 +56,7 @@ def routes_of(site: House) -> Iterator[tuple[str, str]]:
     for route in site.asgi.routes:
         assert isinstance(route, Route), route
         endpoint: Any = route.endpoint
-        methods = endpoint._handlers if isinstance(endpoint, Endpoint) else (route.methods or set())
+        methods = endpoint.methods if isinstance(endpoint, Endpoint) else frozenset(route.methods or ())
         path = re.sub(r"^/static/[0-9a-f]+/", "/static/{hash}/", route.path)
         for method in sorted(methods):
             if not (method == "HEAD" and "GET" in methods):
@@ -153,7 +153,7 @@ async def test_every_verb_is_asked_for_by_its_routes(site: House):
                 if needed.verb != verb or not path.startswith("/api/"):
                     continue
                 answer = await call(client, method, path, str(job.job_id), key=name)
-                codes = {"permission_denied"} | ({"not_found"} if "{approval_id}" in path else set())
+                codes = {"permission_denied"} | ({"not_found"} if "{approval_id}" in path else set[str]())
                 assert answer.json().get("code") in codes, (method, path, answer.text)
     assert await site.database.value("SELECT count(*) FROM deedbox.job") == 1
     assert await site.database.value("SELECT count(*) FROM deedbox.audit WHERE verb IN ('switch_on', 'switch_off')") == 0

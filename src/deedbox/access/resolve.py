@@ -42,6 +42,10 @@ class KeyCache:
         while len(self._known) > _MOST:
             self._known.popitem(last=False)
 
+    def forget(self) -> None:
+        """Remember nothing: whoever comes next is looked up."""
+        self._known.clear()
+
     async def ask(self, key_sha256: bytes, look_up: Callable[[], Awaitable[Principal | None]]) -> Principal | None:
         """The answer of a look-up, shared by all who ask for the same key while it is under way.
 

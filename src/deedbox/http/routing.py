@@ -70,6 +70,11 @@ class Endpoint:
             self._handlers.setdefault("HEAD", handlers["GET"])
         self._allow = ", ".join(sorted(self._handlers))
 
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods that it answers."""
+        return frozenset(self._handlers)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         scope[TEMPLATE] = self._template
