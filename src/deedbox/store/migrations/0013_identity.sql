@@ -1,6 +1,6 @@
 -- Roles as rows, people from a provider, keys of forms and people, and calls of a service for a person. Locks: ACCESS EXCLUSIVE on
 -- "grant", api_key, status_token, call and job for the moment of adding columns, and on session while its few rows are written
--- anew; nothing else is rewritten.
+-- anew; SHARE ROW EXCLUSIVE on principal and tenant for the moment of adding keys to them; nothing else is rewritten.
 
 -- What a role may do, the built-in ones and your own. A grant names a role that is here.
 CREATE TABLE deedbox.role (
