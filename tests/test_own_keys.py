@@ -23,6 +23,7 @@ from deedbox.access import (
 from deedbox.connectors import Http
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
+from deedbox.intake.child import ChildIntake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import DECIDE_SCOPE, VERBS
 from deedbox.model.policy import allow
@@ -361,3 +362,30 @@ async def test_a_right_that_is_taken_from_either_counts_within_two_seconds(site:
         await withdraw_roles(pool, "default", "agent", ["operator"])
         site.installation.keys.forget()
         assert (await both.get("/api/me")).json()["roles"] == ["viewer"]
+
+
+@proves("G-ON-BEHALF")
+async def test_a_job_that_an_effect_makes_is_bound_by_both_too(site: House):
+    pool, installation = site.installation.pool, site.installation
+    await site.person("Ada", "operator")
+    key = await agent(site, "operator")
+    child = ChildIntake(pool, installation.app.actions, installation.intake)
+    async with site.api(key, Deedbox_On_Behalf_Of="Ada") as both:
+        parent = (await both.post(PATH, json={"text": "x"}, headers={"Idempotency-Key": "k"})).json()["job_id"]
+
+    async def made(effect: str) -> str:
+        return await child.submit("note_thing", {"text": "y"}, effect_id=effect, parent_job_id=parent, tenant="default")
+
+    first = await made("one")
+    rows = await site.database.rows("SELECT subject, through FROM deedbox.job")
+    assert len(rows) == 2
+    assert len(set(rows)) == 1
+    assert await made("one") == first
+    await withdraw_roles(pool, "default", "agent", ["operator"])
+    with pytest.raises(DeedboxError, match="needs one of these roles"):
+        await made("two")
+    await grant_roles(pool, "default", "agent", ["operator"])
+    await disable_user(pool, "default", "agent")
+    with pytest.raises(DeedboxError, match="may not run anything"):
+        await made("two")
+    assert await site.database.value("SELECT count(*) FROM deedbox.job") == 2
