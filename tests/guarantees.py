@@ -51,6 +51,42 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-OPENAPI",
         "Whatever a call looks like, its answer is one that the API's document names for it, and never a server's error.",
         "issue 4: proof",
+        # Who is asking
+    ),
+    Guarantee(
+        "G-OIDC",
+        "A provider's answer opens a session only when every check holds, once, in the browser that began it.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-OIDC-GROUPS",
+        "A group that vanished takes its role at the next login; who was disabled here stays outside.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-PERMISSIONS",
+        "Every route says which verb it needs, or why it is open, and asks for it; what a role may do is one table.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-FORM-KEY",
+        "A form key submits its one action from its own pages within its rate; a status token shows its one job.",
+        "faces: browsers",
+    ),
+    Guarantee(
+        "G-PERSONAL-KEY",
+        "A personal key is made in a session, lives eight hours at most, can do what takes a person, and nothing else.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-KEY-ROTATION",
+        "A rotated key lives for the overlap and no longer; its successor may do the same and both are in the list.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-ON-BEHALF",
+        "A service that names a person has what both hold and no more, decides nothing, and both names are kept.",
+        "safety: who is asking",
     ),
     # Worker
     Guarantee(

@@ -2,11 +2,12 @@
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from deedbox.access.provider_settings import ProviderConfig
 from deedbox.connectors.callback_settings import CallbackConfig
 from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
@@ -46,6 +47,12 @@ class Settings(BaseSettings):
         default="http://127.0.0.1:8484", description="How others reach this server; links are made from it, never from Host."
     )
     tenant: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Tenant that people log in to.")
+    local_accounts: bool = Field(
+        default=True, description="Off: nobody logs in with a password, on the console, the API or the command line."
+    )
+    oidc: tuple[ProviderConfig, ...] = Field(
+        default=(), description='OpenID providers as a JSON list: [{"name": …, "issuer": …, "client_id": …, "roles": {…}}].'
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
     max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
     max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
@@ -142,6 +149,11 @@ class Settings(BaseSettings):
     def _by_commas(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("oidc", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [cast("object", value)] if isinstance(value, dict) else value
+
     @field_validator("actions_enabled", mode="before")
     @classmethod
     def _exactly_true(cls, value: object) -> bool:
@@ -152,6 +164,10 @@ class Settings(BaseSettings):
     def _whole(self) -> Self:
         if not self.public_url.startswith(("https://", *LOOPBACK)):
             raise ValueError("public_url: must be https, or http on loopback: approval links are never sent in the clear")
+        if len({provider.name for provider in self.oidc}) != len(self.oidc):
+            raise ValueError("oidc: two providers have one name")
+        if not self.local_accounts and not self.oidc:
+            raise ValueError("local_accounts: off without a provider in oidc, so nobody could log in")
         if (self.model_base_url is None) != (self.model_name is None):
             raise ValueError("model_base_url and model_name: set both or neither")
         if self.keep_records_days < self.keep_days:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from deedbox.access.entries import AT_TERMINAL, By
-from deedbox.access.keys import checked_email, checked_roles, clean_name
+from deedbox.access.keys import checked_email, clean_name
+from deedbox.access.roles import checked_roles, require_roles
 from deedbox.model.errors import DeedboxError
 from deedbox.store import access as store
 from deedbox.store.audit import append
@@ -66,6 +67,8 @@ async def _change(pool: Pool, tenant: str, name: str, roles: Iterable[str], *, g
     name, wanted = clean_name(name), checked_roles(roles)
     change, verb = (store.grant_roles, "grant") if grants else (store.withdraw_roles, "withdraw")
     async with transaction(pool) as connection:
+        if grants:
+            await require_roles(connection, wanted)
         found = await change(connection, tenant, name, wanted)
         if found is None:
             raise DeedboxError("not_found", f"Nobody in {tenant!r} is called {name!r}.")

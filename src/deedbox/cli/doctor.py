@@ -15,7 +15,6 @@ from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table,
 from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, reader, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
-from deedbox.model.identity import Principal
 from deedbox.operate.doctor import people, read_figures, read_growth, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation, Probe
@@ -161,13 +160,7 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
     tenant = desk.settings.tenant
     lines = await people(desk.pool, tenant)
     found: list[Finding] = []
-    deciders = [
-        line.name
-        for line in lines
-        if line.kind == "person"
-        and line.disabled_at is None
-        and Principal("", tenant, line.name, "person", frozenset(line.roles), "session").may("decide")
-    ]
+    deciders = [line.name for line in lines if line.kind == "person" and line.disabled_at is None and "decide" in line.verbs]
     if not deciders:
         found.append(Finding("approvers", "missing", "nobody may decide", "deedbox users add NAME --role manager"))
     elif app is not None and (gaps := undecidable(app.actions.values(), lines)):

@@ -45,7 +45,9 @@ COMMANDS = {
     "migrate": Entry(MACHINE, "serve:migrate", "Bring the schema up to date."),
     "doctor": Entry(MACHINE, "doctor:doctor", "Say what is there, what is missing and what to do."),
     "users": Entry(MACHINE, "people:users", "The people who decide and operate."),
-    "keys": Entry(MACHINE, "people:keys", "Keys of the services that call the API."),
+    "keys": Entry(MACHINE, "keys:keys", "Keys of the services that call the API, of forms and of people."),
+    "roles": Entry(MACHINE, "tenants:roles", "What a role may do: the built-in ones, and your own."),
+    "tenants": Entry(MACHINE, "tenants:tenants", "Whose data it is."),
     "demo": Entry(MACHINE, "demo:demo", "Run the support desk from request to receipt."),
 }
 """In the order of the list."""

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
 from deedbox import telemetry
+from deedbox.access import IdSource, KeyCache, Pool
 from deedbox.extend.registry import App
 from deedbox.intake.request import Request as Submission
 from deedbox.intake.submit import Intake
@@ -58,6 +59,16 @@ class LoggedIn:
 Login = Callable[[str, str, str], Awaitable[LoggedIn | None]]
 """Name, password and the caller's address to a personal key; None where they do not fit. May raise too_many_logins."""
 
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where people's keys and sessions are, and the memory of keys that the process shares."""
+
+    pool: Pool
+    ids: IdSource
+    keys: KeyCache
+
+
 Refused = Callable[[Submission, DeedboxError], Awaitable[None]]
 """Journals a call that the face refused before intake saw it; its `body` is None. Must not raise."""
 
@@ -73,7 +84,8 @@ class HttpDeps:
 
     `resolve_key` says who holds a bearer key; it may raise what the driver raises. `public_url` is where others reach this
     server: links are made from it, never from Host. `ready` returns what is not ready and why; empty means ready.
-    `stopping` ends waits and streams, so that a server can stop. `refused` journals what the face itself refuses.
+    `stopping` ends waits and streams, so that a server can stop. `refused` journals what the face itself refuses. Without
+    `identity` nobody acts for others, and there are no form keys, status tokens, or routes for one's own keys and sessions.
     """
 
     app: App
@@ -96,6 +108,7 @@ class HttpDeps:
     ready: Callable[[], Awaitable[Mapping[str, str]]] = always_ready
     metrics: CollectorRegistry = telemetry.REGISTRY
     refused: Refused | None = None
+    identity: Identity | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     keep_alive_s: float = 15.0
 

@@ -10,9 +10,11 @@ from deedbox.extend.action import Action
 from deedbox.http import callbacks
 from deedbox.http.alerts import CloseBody
 from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
+from deedbox.http.browsers import STATUS_TOKEN
 from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
+from deedbox.http.own import MintBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.http.targets import TargetBody
 from deedbox.model.errors import CODES
@@ -30,6 +32,7 @@ _OURS = (
     LaneBody,
     LoginBody,
     ManyBody,
+    MintBody,
     EnableBody,
     ReplacementBody,
     ReplayBody,
@@ -38,7 +41,7 @@ _OURS = (
 )
 
 
-def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
+def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool, own: bool = False) -> dict[str, Any]:
     """The document for these actions."""
     actions = sorted(actions, key=lambda action: action.name)
     inputs = [(action.input_model, "validation") for action in actions]
@@ -52,14 +55,21 @@ def document(actions: Iterable[Action], *, version: str, base_url: str, login: b
         given = refs[action.input_model, "validation"]
         shown = refs[action.output_model, "serialization"]
         paths[f"/api/actions/{action.name}/jobs"] = {"post": _accept(action, given, shown, schemas)}
-    paths |= _paths({model.__name__: refs[model, "validation"] for model in _OURS}, login=login)
+    bodies = {model.__name__: refs[model, "validation"] for model in _OURS}
+    paths |= _paths(bodies, login=login) | (_own_paths(bodies) if own else {})
     return {
         "openapi": "3.1.0",
         "info": {"title": "Deedbox", "version": version},
         "servers": [{"url": base_url}],
         "security": [{"key": []}],
         "paths": paths,
-        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "status_token": {"type": "apiKey", "in": "header", "name": STATUS_TOKEN},
+            },
+        },
     }
 
 
@@ -78,6 +88,7 @@ def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schema
             _header("Deedbox-Deadline", "RFC 3339: canceled where it has not ended by then."),
             _header("Deedbox-Callback", "The registered receiver that is told what becomes of it.", longest=63),
             _header("Deedbox-Priority", "0, the most urgent, to 1000."),
+            _header("Deedbox-On-Behalf-Of", "The person for whom a service calls, where its key may.", longest=200),
         ],
         "requestBody": {"required": True, "content": _content(action, given, schemas)},
         "responses": {
@@ -121,8 +132,10 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
     }
     paths = {
         "/api/jobs": {"get": _read("list_jobs", "Jobs, newest first.")},
-        "/api/jobs/{job_id}": {"get": _read("show_job", "A job as it stands.", job, wait, schema=_ref("Job"))},
-        "/api/jobs/{job_id}/events": {"get": _read("follow_job", "Events: SSE, or pages of JSON.", job, after, wait)},
+        "/api/jobs/{job_id}": {"get": _for_browsers(_read("show_job", "A job as it stands.", job, wait, schema=_ref("Job")))},
+        "/api/jobs/{job_id}/events": {
+            "get": _for_browsers(_read("follow_job", "Events: SSE, or pages of JSON.", job, after, wait))
+        },
         "/api/jobs/{job_id}/cancel": {"post": _change("cancel_job", "Cancel a job.", job, schema=None)},
         "/api/jobs/{job_id}/retry": {
             "post": _change("take_up_job", "A new round of a parked job.", job, schema=ours["AgainBody"])
@@ -192,9 +205,26 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         },
     }
     if login:
-        opened = _change("log_in", "A personal key for a name and a password.", schema=ours["LoginBody"])
+        opened = _change("log_in", "A session's bearer for a name and a password.", schema=ours["LoginBody"])
         paths["/api/login"] = {"post": {**opened, "security": []}}
     return paths
+
+
+def _own_paths(ours: dict[str, Any]) -> dict[str, Any]:
+    minted = _change("mint_key", "A personal key, shown this once.", schema=ours["MintBody"])
+    minted["responses"]["201"] = minted["responses"].pop("200")
+    return {
+        "/api/me": {"get": _read("who_am_i", "Who the bearer is, and what it may do.")},
+        "/api/keys": {"get": _read("list_own_keys", "One's own keys."), "post": minted},
+        "/api/keys/{key_id}": {"delete": _change("end_own_key", "End a key of one's own.", _id("key_id"), schema=None)},
+        "/api/sessions": {
+            "get": _read("list_own_sessions", "One's own sessions."),
+            "delete": _change("end_own_sessions", "Log out everywhere.", schema=None),
+        },
+        "/api/sessions/{session_id}": {
+            "delete": _change("end_own_session", "End a session of one's own.", _id("session_id"), schema=None)
+        },
+    }
 
 
 def _read(name: str, summary: str, *parameters: dict[str, Any], schema: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -222,6 +252,11 @@ def _change(
     if schema is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return found
+
+
+def _for_browsers(operation: dict[str, Any]) -> dict[str, Any]:
+    """The same, also for the status token of that very job."""
+    return {**operation, "security": [{"key": []}, {"status_token": []}]}
 
 
 def _lane_id() -> dict[str, Any]:
@@ -274,6 +309,7 @@ _SCHEMAS: dict[str, Any] = {
             "status": _TEXT,
             "status_url": {"type": "string", "format": "uri"},
             "events_url": {"type": "string", "format": "uri"},
+            "status_token": {"type": "string", "description": "For form keys: shows this job for a week, in a header."},
         },
     },
     "Job": {

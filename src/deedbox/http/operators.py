@@ -82,7 +82,7 @@ class Operators:
         return found
 
     async def log_in(self, request: Request) -> Response:
-        """POST /api/login: a personal key for a name and a password. The one changing route without a key."""
+        """POST /api/login: a session's bearer for a name and a password. The one changing route without a key."""
         body = await read_model(request, LoginBody, self._deps.limits.json_bytes)
         peer = request.client.host if request.client else ""
         opened = await self._deps.login(body.name, body.password, peer) if self._deps.login else None

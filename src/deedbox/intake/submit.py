@@ -193,6 +193,7 @@ class Intake:
             deadline_s=action.deadline_s,
             replaces=request.replaces,
             parent_job_id=request.parent,
+            through=_through(principal),
             caller_run=request.caller_run,
             trace=request.trace,
             callback=self._callback(request.callback, action),
@@ -211,11 +212,12 @@ class Intake:
         return wanted
 
     def _role(self, action: Action, principal: Principal) -> str:
+        may = principal.may("submit")
         known = self._roles.get((action.name, principal.roles))
-        if known is not None:
+        if known is not None and may:
             return known
         held = sorted(principal.roles & action.roles)
-        if not held or not principal.may("submit"):
+        if not held or not may:
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
         self._roles[action.name, principal.roles] = held[0]
@@ -336,6 +338,7 @@ class Intake:
             input_sha256=job.payload_sha256,
             trace=job.trace,
             caller_run=job.caller_run,
+            through=job.through,
         )
         await self._gathered.journal(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
@@ -372,6 +375,7 @@ class Intake:
             trace=request.trace,
             caller_run=request.caller_run,
             error_code=error.code,
+            through=_through(request.principal),
         )
         try:
             await self._gathered.journal(call)
@@ -385,6 +389,10 @@ def _held_for(action: Action) -> store.HeldFor | None:
         return None
     policy = action.policy
     return store.HeldFor(tuple(sorted(action.approvers)), policy.quorum, policy.expires_s, policy.version)
+
+
+def _through(principal: Principal) -> UUID | None:
+    return None if principal.through is None else _uuid(principal.through.principal_id)
 
 
 def _priority(asked: int | None, action: Action) -> int:

@@ -25,6 +25,7 @@ CODES: dict[str, Code] = {
     "callback_refused": Code(400, False, "A callback names a registered target, never a URL."),
     "unauthenticated": Code(401, False, "A valid API key is needed."),
     "permission_denied": Code(403, False, "The caller's role may not do this."),
+    "login_refused": Code(403, False, "The login at the provider was not accepted."),
     "csrf_failed": Code(403, False, "The form was not sent from this site, or is too old."),
     "session_required": Code(403, False, "Only a person who is logged in on the page may do this."),
     "confirmation_required": Code(403, False, "The password, or what is at stake, has to be given again."),
@@ -44,8 +45,10 @@ CODES: dict[str, Code] = {
     "unsupported_media_type": Code(415, False, "The media type is not one this route takes."),
     "key_reused": Code(422, False, "The key is bound to another payload."),
     "too_many_waiting": Code(429, True, "Too many jobs of this action wait already."),
+    "too_many_calls": Code(429, True, "Too many calls with this key; wait a little."),
     "too_many_logins": Code(429, True, "Too many failed logins; wait a little."),
     "internal": Code(500, True, "Something went wrong here; sending the same key again is safe."),
+    "provider_away": Code(503, True, "The login provider does not answer."),
     "unavailable": Code(503, True, "The store cannot be reached; sending the same key again is safe."),
 }
 

@@ -38,6 +38,9 @@ Models = Mapping[str, type[BaseModel]]
 
 def may_see(principal: Principal, subject: UUID) -> bool:
     """Whoever asked for it, and people who may read."""
+    if principal.through is not None:
+        # What waits for people is theirs to see, not a service's that calls for one of them.
+        return False
     return str(subject) == principal.principal_id or (principal.kind == "person" and principal.may("read"))
 
 

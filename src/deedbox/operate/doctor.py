@@ -51,4 +51,4 @@ def undecidable(actions: Iterable[Action], lines: Iterable[PrincipalLine]) -> di
 
 
 def _principal(line: PrincipalLine) -> Principal:
-    return Principal("", "", line.name, "person", frozenset(line.roles), "session")
+    return Principal("", "", line.name, "person", frozenset(line.roles), "session", verbs=frozenset(line.verbs))

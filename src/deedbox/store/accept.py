@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from deedbox.model.identity import Through, Verb, known_verbs
 from deedbox.store.loader import statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
 from deedbox.store.rows import digits, encode, rows
@@ -14,7 +15,18 @@ from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
 _AND_TELL = " CROSS JOIN (SELECT pg_notify('deedbox_queue', '')) AS told"
-_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline", "deadline_s", "replaces", "parent_job_id", "expires_s")
+_SELDOM = (
+    "caller_run",
+    "trace",
+    "callback",
+    "run_at",
+    "deadline",
+    "deadline_s",
+    "replaces",
+    "parent_job_id",
+    "through",
+    "expires_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,7 @@ class NewJob(NamedTuple):
     deadline_s: float | None = None
     replaces: UUID | None = None
     parent_job_id: UUID | None = None
+    through: UUID | None = None
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
     held_for: HeldFor | None = None
@@ -115,6 +128,7 @@ class Call:
     trace: str | None = None
     caller_run: str | None = None
     error_code: str | None = None
+    through: UUID | None = None
 
 
 _QUEUED = Start()
@@ -241,7 +255,7 @@ async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Whom a job runs for."""
+    """Whom a job runs for, and through which service it came, where it came so."""
 
     subject: UUID
     name: str
@@ -249,13 +263,18 @@ class Parent:
     disabled: bool
     trace: str | None
     roles: frozenset[str]
+    verbs: frozenset[Verb]
+    through: Through | None
 
 
 async def parent(connection: Connection, job_id: UUID, tenant: str) -> Parent | None:
-    """Whom a job runs for, with the roles of today."""
+    """Whom a job runs for, with the roles and rights of today."""
     cursor = await connection.execute(statement("accept", "parent"), {"job_id": job_id, "tenant": tenant})
     row = await cursor.fetchone()
-    return Parent(row[0], row[1], row[2], row[3], row[4], frozenset(row[5])) if row else None
+    if row is None:
+        return None
+    through = None if row[7] is None else Through(str(row[7]), row[8])
+    return Parent(row[0], row[1], row[2], row[3], row[4], frozenset(row[5]), known_verbs(row[6]), through)
 
 
 async def bound_to(connection: Connection, tenant: str, action: str, key_sha256: bytes) -> UUID | None:

@@ -105,7 +105,7 @@ def entry_by(
 ) -> AuditEntry:
     """An entry of what a principal did on a subject (kind, id)."""
     return AuditEntry(
-        principal.tenant, principal.name, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {})
+        principal.tenant, principal.actor, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {})
     )
 
 

@@ -185,6 +185,14 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION deedbox.verbs_of(principal uuid) RETURNS text[]
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    SELECT coalesce(array_agg(DISTINCT v.verb), '{}')
+    FROM deedbox."grant" g JOIN deedbox.role r ON r.role = g.role CROSS JOIN LATERAL unnest(r.verbs) AS v (verb)
+    WHERE g.principal_id = principal
+$$;
+
 CREATE TABLE deedbox.action_limit (
     action text NOT NULL,
     max_running integer NOT NULL,
@@ -221,8 +229,17 @@ CREATE TABLE deedbox.api_key (
     expires_at timestamp with time zone,
     last_used_at timestamp with time zone,
     revoked_at timestamp with time zone,
+    acts_for_others boolean DEFAULT false NOT NULL,
+    rate_per_minute integer,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    replaced_by uuid,
+    CONSTRAINT api_key_acts CHECK (((kind = 'service'::text) OR (NOT acts_for_others))),
+    CONSTRAINT api_key_form CHECK ((((kind = 'form'::text) = (num_nonnulls(action, origins, rate_per_minute) = 3)) AND ((kind = 'form'::text) OR (num_nonnulls(action, origins, rate_per_minute) = 0)))),
     CONSTRAINT api_key_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
-    CONSTRAINT api_key_kind_check CHECK ((kind = ANY (ARRAY['service'::text, 'form'::text, 'personal'::text])))
+    CONSTRAINT api_key_kind_check CHECK ((kind = ANY (ARRAY['service'::text, 'form'::text, 'personal'::text]))),
+    CONSTRAINT api_key_personal CHECK (((kind <> 'personal'::text) OR (expires_at <= (created_at + '08:00:00'::interval)))),
+    CONSTRAINT api_key_rate_per_minute_check CHECK (((rate_per_minute >= 1) AND (rate_per_minute <= 100000)))
 );
 
 CREATE TABLE deedbox.approval (
@@ -354,7 +371,8 @@ CREATE TABLE deedbox.call (
     status text NOT NULL,
     error_code text,
     duration_ms double precision,
-    detail jsonb
+    detail jsonb,
+    through uuid
 );
 
 CREATE TABLE deedbox.callback (
@@ -489,6 +507,7 @@ CREATE TABLE deedbox.job (
     replaces uuid,
     callback text,
     created_at timestamp with time zone NOT NULL,
+    through uuid,
     CONSTRAINT job_action_version_check CHECK ((action_version >= 1)),
     CONSTRAINT job_idempotency_key_check CHECK (((idempotency_key IS NULL) OR ((idempotency_key ~ '\S'::text) AND (length(idempotency_key) <= 255)))),
     CONSTRAINT job_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
@@ -517,7 +536,8 @@ CREATE VIEW deedbox.every_call AS
     call.status,
     call.error_code,
     call.duration_ms,
-    call.detail
+    call.detail,
+    call.through
    FROM deedbox.call
 UNION ALL
  SELECT j.job_id AS call_id,
@@ -539,7 +559,8 @@ UNION ALL
     'accepted'::text AS status,
     NULL::text AS error_code,
     NULL::double precision AS duration_ms,
-    NULL::jsonb AS detail
+    NULL::jsonb AS detail,
+    j.through
    FROM (deedbox.job j
      LEFT JOIN deedbox.idempotency i ON (((i.tenant = j.tenant) AND (i.action = j.action) AND (i.key_sha256 = j.key_sha256))));
 
@@ -554,7 +575,19 @@ CREATE TABLE deedbox."grant" (
     principal_id uuid NOT NULL,
     role text NOT NULL,
     granted_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
-    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text))
+    source text DEFAULT 'local'::text NOT NULL,
+    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT grant_source_check CHECK ((source = ANY (ARRAY['local'::text, 'provider'::text])))
+);
+
+CREATE TABLE deedbox.identity (
+    tenant text NOT NULL,
+    issuer text NOT NULL,
+    subject text NOT NULL,
+    principal_id uuid NOT NULL,
+    linked_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT identity_issuer_check CHECK ((issuer ~ '\S'::text)),
+    CONSTRAINT identity_subject_check CHECK (((subject ~ '\S'::text) AND (length(subject) <= 255)))
 );
 
 CREATE TABLE deedbox.job_document (
@@ -675,6 +708,20 @@ CREATE TABLE deedbox.proposal_effect (
     CONSTRAINT proposal_effect_slot_check CHECK (((slot ~ '\S'::text) AND (length(slot) <= 100)))
 );
 
+CREATE TABLE deedbox.provider_login (
+    state_sha256 bytea NOT NULL,
+    browser_sha256 bytea NOT NULL,
+    nonce_sha256 bytea NOT NULL,
+    provider text NOT NULL,
+    goes_to text NOT NULL,
+    fresh boolean NOT NULL,
+    begun_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT provider_login_browser_sha256_check CHECK ((octet_length(browser_sha256) = 32)),
+    CONSTRAINT provider_login_nonce_sha256_check CHECK ((octet_length(nonce_sha256) = 32)),
+    CONSTRAINT provider_login_state_sha256_check CHECK ((octet_length(state_sha256) = 32))
+);
+
 CREATE TABLE deedbox.queue (
     job_id uuid NOT NULL,
     lane_id bigint NOT NULL,
@@ -741,6 +788,15 @@ CREATE TABLE deedbox.result (
 )
 PARTITION BY RANGE (job_id);
 
+CREATE TABLE deedbox.role (
+    role text NOT NULL,
+    verbs text[] NOT NULL,
+    built_in boolean DEFAULT false NOT NULL,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT role_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT role_verbs CHECK ((verbs <@ ARRAY['submit'::text, 'read'::text, 'retry'::text, 'take_up'::text, 'replace'::text, 'cancel'::text, 'decide'::text, 'reconcile'::text, 'switch'::text, 'administer'::text]))
+);
+
 CREATE TABLE deedbox.rule_day (
     tenant text NOT NULL,
     action text NOT NULL,
@@ -766,6 +822,9 @@ CREATE TABLE deedbox.session (
     seen_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     expires_at timestamp with time zone NOT NULL,
     revoked_at timestamp with time zone,
+    session_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    authenticated_at timestamp with time zone,
+    peer text,
     CONSTRAINT session_csrf_sha256_check CHECK ((octet_length(csrf_sha256) = 32)),
     CONSTRAINT session_session_sha256_check CHECK ((octet_length(session_sha256) = 32))
 );
@@ -774,6 +833,8 @@ CREATE TABLE deedbox.status_token (
     token_sha256 bytea NOT NULL,
     job_id uuid NOT NULL,
     expires_at timestamp with time zone NOT NULL,
+    key_id uuid,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     CONSTRAINT status_token_token_sha256_check CHECK ((octet_length(token_sha256) = 32))
 );
 
@@ -948,6 +1009,9 @@ ALTER TABLE ONLY deedbox."grant"
 ALTER TABLE ONLY deedbox.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant, action, key_sha256);
 
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_pkey PRIMARY KEY (tenant, issuer, subject);
+
 ALTER TABLE ONLY deedbox.job_document
     ADD CONSTRAINT job_document_pkey PRIMARY KEY (document_id);
 
@@ -993,6 +1057,9 @@ ALTER TABLE deedbox.proposal_effect
 ALTER TABLE ONLY deedbox.proposal
     ADD CONSTRAINT proposal_pkey PRIMARY KEY (job_id, proposal_id);
 
+ALTER TABLE ONLY deedbox.provider_login
+    ADD CONSTRAINT provider_login_pkey PRIMARY KEY (state_sha256);
+
 ALTER TABLE ONLY deedbox.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (job_id);
 
@@ -1001,6 +1068,9 @@ ALTER TABLE ONLY deedbox.receipt
 
 ALTER TABLE ONLY deedbox.result
     ADD CONSTRAINT result_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.role
+    ADD CONSTRAINT role_pkey PRIMARY KEY (role);
 
 ALTER TABLE ONLY deedbox.rule_day
     ADD CONSTRAINT rule_day_pkey PRIMARY KEY (tenant, action, rule, day);
@@ -1077,7 +1147,11 @@ CREATE INDEX effect_look_up ON deedbox.effect USING btree (look_up_at) WHERE ((s
 
 CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
 
-CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text]));
+CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE 
+CASE
+    WHEN (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text])) THEN true
+    ELSE NULL::boolean
+END;
 
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
@@ -1086,6 +1160,8 @@ CREATE INDEX effect_sending ON deedbox.effect USING btree (lease_until) WHERE (s
 CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (state = 'unknown'::text);
 
 CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX identity_principal ON deedbox.identity USING btree (principal_id);
 
 CREATE INDEX job_document_content ON deedbox.job_document USING btree (tenant, sha256);
 
@@ -1109,6 +1185,8 @@ CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
 
 CREATE INDEX proposal_effect_job ON deedbox.proposal_effect USING btree (job_id);
 
+CREATE INDEX provider_login_expires ON deedbox.provider_login USING btree (expires_at);
+
 CREATE INDEX queue_deadline ON deedbox.queue USING btree (deadline) WHERE (deadline IS NOT NULL);
 
 CREATE INDEX queue_not_yet ON deedbox.queue USING btree (run_at) WHERE ((state = 'queued'::text) AND (NOT due));
@@ -1119,7 +1197,11 @@ CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id
 
 CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
+CREATE UNIQUE INDEX session_name ON deedbox.session USING btree (session_id);
+
 CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
+
+CREATE INDEX status_token_expires ON deedbox.status_token USING btree (expires_at);
 
 CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
 
@@ -1183,6 +1265,12 @@ ALTER TABLE ONLY deedbox.effect
 
 ALTER TABLE ONLY deedbox."grant"
     ADD CONSTRAINT grant_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
 
 ALTER TABLE ONLY deedbox.job_document
     ADD CONSTRAINT job_document_tenant_sha256_fkey FOREIGN KEY (tenant, sha256) REFERENCES deedbox.document(tenant, sha256);

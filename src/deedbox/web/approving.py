@@ -23,7 +23,7 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.cards import Decision, ShowCard
 from deedbox.operate.edit_form import EditField
-from deedbox.web.visit import Visits
+from deedbox.web.visits import Visits
 
 Handler = Callable[[Request], Awaitable[Response]]
 Wrap = Callable[[Handler], Handler]
@@ -144,7 +144,7 @@ class Approving:
         refused: DeedboxError | None = None,
         form: Mapping[str, str] | None = None,
     ) -> Response:
-        card = await self.card(self.visits.tenant, approval_id, session.principal)
+        card = await self.card(session.principal.tenant, approval_id, session.principal)
         if card is None:
             raise _not_found()
         if not card.may_edit and refused is None:
@@ -236,7 +236,7 @@ class Approving:
         wanted = list(dict.fromkeys(request.query_params.getlist("pick")))
         if not 0 < len(wanted) <= MOST or not all(re.fullmatch(_ID, one) for one in wanted):
             raise DeedboxError("invalid_input", f"Tick from one to {MOST} approvals in the inbox.")
-        cards = [await self.card(self.visits.tenant, UUID(one), session.principal) for one in wanted]
+        cards = [await self.card(session.principal.tenant, UUID(one), session.principal) for one in wanted]
         known = [card for card in cards if card is not None]
         if len(known) != len(wanted):
             raise _not_found()

@@ -85,6 +85,10 @@ class Site:
         value = request.cookies.get(self.login_cookie, "") or secrets.token_urlsafe(32)
         return value, csrf_of("login " + value)
 
+    def login_secret(self, request: Request) -> str:
+        """What only the browser holds in which a login form was shown; empty where none was."""
+        return request.cookies.get(self.login_cookie, "")
+
     def owns_login_form(self, request: Request, csrf: str) -> bool:
         """Whether the login form was shown in this browser."""
         value = request.cookies.get(self.login_cookie, "")

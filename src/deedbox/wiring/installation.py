@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from deedbox import __version__
 from deedbox.access.resolve import KeyCache
+from deedbox.access.sessions import LoginGuard
 from deedbox.connectors.read import TargetReader
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
@@ -36,6 +37,7 @@ from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from deedbox.access.provider_login import Providers
     from deedbox.connectors.callback import Callback
     from deedbox.worker.execute import Models
 
@@ -75,6 +77,8 @@ class Installation:
     callbacks: Callbacks
     callback: "Callback | None"
     """Delivers callbacks, where settings name receivers. It is none of the app's connectors: no action plans one."""
+    guard: LoginGuard
+    providers: "Providers | None"
 
 
 @asynccontextmanager
@@ -105,6 +109,8 @@ async def opened(
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
+        guard = LoginGuard()
+        providers = await _providers(settings, pool, ids, policy, guard, stack) if "api" in roles else None
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -151,6 +157,8 @@ async def opened(
             voice=voice,
             callbacks=Callbacks(pool, ids),
             callback=callback,
+            guard=guard,
+            providers=providers,
         )
 
 
@@ -189,6 +197,32 @@ async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStac
     client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
     stack.push_async_callback(client.aclose)
     return client
+
+
+async def _providers(
+    settings: Settings, pool: Pool, ids: IdSource, policy: EgressPolicy, guard: LoginGuard, stack: AsyncExitStack
+) -> "Providers | None":
+    """The providers that people log in at. Raises StartError naming the setting where one gives what is not there."""
+    if not settings.oidc:
+        return None
+    # Imported late: it brings the libraries of the protocol, which only who uses them waits for.
+    from deedbox.access.provider_login import Providers, check_providers  # noqa: PLC0415
+
+    try:
+        await check_providers(pool, settings.oidc, settings.tenant)
+    except ValueError as error:
+        raise StartError(str(error)) from error
+    providers = Providers(
+        pool,
+        ids,
+        settings.oidc,
+        policy,
+        public_url=settings.public_url,
+        tenant=settings.tenant,
+        failures=guard.failures,
+    )
+    stack.push_async_callback(providers.aclose)
+    return providers
 
 
 async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:

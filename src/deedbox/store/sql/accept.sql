@@ -10,7 +10,7 @@ WITH input AS (
              tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
              key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
              lane_id bigint, priority smallint, run_at timestamptz, deadline timestamptz, deadline_s float8, attempts integer,
-             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid
+             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid, through uuid
          )
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
@@ -22,9 +22,9 @@ WITH input AS (
     SELECT input.* FROM input JOIN new USING (job_id)
 ), j AS (
     INSERT INTO deedbox.job (job_id, tenant, action, action_version, idempotency_key, key_sha256, key_source, subject, role,
-                             source, caller_run, trace, callback, replaces, parent_job_id, created_at)
+                             source, caller_run, trace, callback, replaces, parent_job_id, through, created_at)
     SELECT job_id, tenant, action, version, key, key_sha256, key_source, subject, role, source, caller_run, trace, callback,
-           replaces, parent_job_id, deedbox.clock()
+           replaces, parent_job_id, through, deedbox.clock()
     FROM fresh
 ), p AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
@@ -89,19 +89,25 @@ SELECT count(*) FROM (
 -- name: journal_call
 -- A call that stored no job: a replay, a conflict or a refusal.
 INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace,
-                          caller_run, status, error_code)
+                          caller_run, status, error_code, through)
 SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run,
-       status, error_code
+       status, error_code, through
 FROM json_to_recordset(%(calls)s::json) AS c (
     call_id uuid, tenant text, subject uuid, role text, source text, action text, job_id uuid, key_sha256 bytea,
-    input_sha256 bytea, trace text, caller_run text, status text, error_code text
+    input_sha256 bytea, trace text, caller_run text, status text, error_code text, through uuid
 )
 
 -- name: parent
--- Whom a job runs for, with the roles of today.
-SELECT j.subject, p.name, p.kind, p.disabled_at IS NOT NULL, j.trace,
-       (SELECT coalesce(array_agg(g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = j.subject)
+-- Whom a job runs for, with the roles and rights of today. Where a service asked for a person, both must be there and what
+-- counts is what both hold.
+SELECT j.subject, p.name, p.kind, p.disabled_at IS NOT NULL OR s.disabled_at IS NOT NULL, j.trace,
+       ARRAY(SELECT g.role FROM deedbox."grant" g WHERE g.principal_id = j.subject
+             AND (j.through IS NULL OR g.role IN (SELECT o.role FROM deedbox."grant" o WHERE o.principal_id = j.through))),
+       ARRAY(SELECT v.verb FROM unnest(deedbox.verbs_of(j.subject)) AS v (verb)
+             WHERE j.through IS NULL OR v.verb = ANY (deedbox.verbs_of(j.through))),
+       s.principal_id, s.name
 FROM deedbox.job j JOIN deedbox.principal p ON p.principal_id = j.subject
+LEFT JOIN deedbox.principal s ON s.principal_id = j.through
 WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s
 
 -- name: bound_to
