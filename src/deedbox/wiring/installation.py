@@ -35,7 +35,7 @@ from deedbox.store.wakeup import Wakeup
 if TYPE_CHECKING:
     from deedbox.worker.execute import Models
 
-from deedbox.wiring.house import Voice, bound, voice_of
+from deedbox.wiring.house import Voice, bound, check_owners, voice_of
 from deedbox.wiring.places import Database
 from deedbox.wiring.schema import connected
 
@@ -92,6 +92,7 @@ async def opened(
         voice = voice_of(settings, app) if roles else Voice()
         for connector in bound({**app.connectors, **voice.connectors}, settings, policy):
             stack.push_async_callback(connector.aclose)
+        check_owners(voice)
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
