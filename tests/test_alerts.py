@@ -23,7 +23,7 @@ from deedbox.operate.alerts import Alerts
 from deedbox.settings import Settings
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.transaction import transaction
-from deedbox.wiring.house import voice_of
+from deedbox.wiring.house import check_owners, voice_of
 from deedbox.wiring.places import StartError
 from tests.builders import Planned, ScriptedConnector, principal
 from tests.database import TestDatabase
@@ -255,6 +255,22 @@ def test_an_owner_that_nothing_can_be_told_stops_the_start(connectors: list[Scri
     with pytest.raises(StartError, match=said):
         voice_of(Settings(alerts_to={"default": ("chat:ops",)}), App(connectors=connectors))
     voice_of(Settings(alerts_to={"default": ("chat:ops",)}), App(connectors=[Chat()]))
+
+
+def test_an_owner_that_its_connector_cannot_reach_stops_the_start():
+    @dataclass
+    class Picky(Chat):
+        def check_target(self, target: str) -> None:
+            if target != "duty":
+                raise ValueError("there is no such channel")
+
+    for target, good in (("duty", True), ("ops", False)):
+        voice = voice_of(Settings(alerts_to={"default": (f"chat:{target}",)}), App(connectors=[Picky()]))
+        if good:
+            check_owners(voice)
+        else:
+            with pytest.raises(StartError, match="no such channel"):
+                check_owners(voice)
 
 
 def test_alerts_are_inserted_in_one_place_and_every_cause_is_in_the_table():

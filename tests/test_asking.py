@@ -5,11 +5,14 @@ import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from deedbox.cli.doctor_voice import unreachable, voice
+from deedbox.connectors.settings import SmtpConfig
 from deedbox.extend.action import RegistrationError
 from deedbox.extend.registry import App
 from deedbox.gate.decide import decide, expire_lapsed
@@ -18,12 +21,15 @@ from deedbox.gate.words import Wanted, approval, one_line
 from deedbox.model.alarms import Stage, stage_of
 from deedbox.model.identity import Principal
 from deedbox.model.policy import hold
+from deedbox.operate.doctor import PrincipalLine
+from deedbox.settings import Settings
 from deedbox.store.notify import Escalation
 from deedbox.store.transaction import transaction
 from tests.apps.rough import step_then_wait
 from tests.builders import Planned
 from tests.database import TestDatabase
 from tests.guarantees import proves
+from tests.servers.commands import PASSWORD, Cli, refused
 from tests.servers.house import URL, House, house_on, links_of, text_of
 
 pytestmark = pytest.mark.anyio
@@ -309,3 +315,43 @@ async def test_a_mail_that_may_have_arrived_is_closed_and_the_approval_can_still
     assert links_of(reminder) != links_of(mail)
     assert await approve(house, approval_id, ada, "manager") == "rejected"
     assert await house.database.value("SELECT count(*) FROM deedbox.alert") == 0
+
+
+# Addresses, and what doctor says of them -----------------------------------------------------------------------------------
+
+
+async def test_an_address_is_checked_kept_shown_and_taken_back(database: TestDatabase, tmp_path: Path):
+    cli = Cli(database.owner_url, tmp_path)
+    word = {"stdin": f"{PASSWORD}\n"}
+    for bad in ("ada", "Ada <ada@people.example>", "ada@people.example, bo@people.example", "ada@[127.0.0.1]"):
+        refused(await cli("users", "add", "Ada", "--role", "manager", "--email", bad, **word), 1, "mail address")
+    assert (await cli("users", "add", "Ada", "--role", "manager", "--email", "ada@people.example", **word)).code == 0
+    (line,) = (await cli("users", "list", "--json")).json()
+    assert (line["name"], line["email"]) == ("Ada", "ada@people.example")
+    refused(await cli("users", "email", "Ada", "nowhere"), 1, "mail address")
+    refused(await cli("users", "email", "Nobody", "none"), 3, "no person")
+    assert (await cli("users", "email", "Ada", "none")).code == 0
+    assert (await cli("users", "list", "--json")).json()[0]["email"] is None
+    details = await database.rows("SELECT detail::text FROM deedbox.audit_detail")
+    assert not [row for row in details if "people.example" in str(row[0])]
+
+
+def test_doctor_says_who_cannot_be_asked_and_of_what_nobody_is_told():
+    smtp = SmtpConfig(host="mail.house.example", sender="desk@house.example")
+    silent = list(voice(Settings(), None))
+    assert [(what, verdict) for what, verdict, _, _ in silent] == [("asking", "note"), ("alert owners", "note")]
+    mailed = Settings(smtp=smtp, notify_mail=True, alerts_to={"bug": ("ops@house.example",)})
+    said = list(voice(mailed, App()))
+    assert [(what, verdict) for what, verdict, _, _ in said] == [("asking", "ok"), ("alert owners", "note")]
+    (wrong,) = list(voice(Settings(alerts_to={"default": ("chat:ops",)}), App()))[1:]
+    assert (wrong[1], "chat" in wrong[2]) == ("missing", True)
+    at = datetime(2026, 5, 14, tzinfo=UTC)
+    people = [
+        PrincipalLine("Ada", "person", ("manager",), 0, at, None, "ada@people.example"),
+        PrincipalLine("Bo", "person", ("manager",), 0, at, None),
+        PrincipalLine("Gone", "person", ("manager",), 0, at, at),
+        PrincipalLine("Vi", "person", ("viewer",), 0, at, None),
+    ]
+    ((_, verdict, who, _),) = unreachable(mailed, people)
+    assert (verdict, who) == ("note", "1 may decide and have no address: Bo")
+    assert list(unreachable(Settings(), people)) == []

@@ -81,6 +81,7 @@ def settings(server: SmtpServer, port: int) -> dict[str, str]:
         "DEEDBOX_SMTP": smtp,
         "DEEDBOX_EGRESS_ALLOW": "127.0.0.1",
         "DEEDBOX_NOTIFY_MAIL": "true",
+        "DEEDBOX_ALERTS_TO": '{"default": ["ops@house.example"]}',
         "DEEDBOX_LEASE_S": "3",
         "DEEDBOX_SEND_LEASE_S": "5",
         "DEEDBOX_LOG_LEVEL": "warning",

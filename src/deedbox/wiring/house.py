@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from deedbox.connectors.settings import Bindable
 from deedbox.egress import EgressPolicy
@@ -28,9 +29,21 @@ class Voice:
 
 
 def voice_of(settings: Settings, app: App) -> Voice:
-    """What settings say of it. Raises StartError where they name what is not there or cannot say anything."""
+    """What settings say of it, over connectors that need not be bound yet.
+
+    Raises StartError where they name what is not there or cannot say anything.
+    """
     house = _connectors(settings, app)
     return Voice(house, _asking(settings, app, house), _telling(settings, app, house))
+
+
+def check_owners(voice: Voice) -> None:
+    """Ask the connectors, once they are bound, whether they can reach the owners of alerts. Raises StartError."""
+    for owner in chain.from_iterable(voice.telling.owners.values()):
+        try:
+            owner.connector.check_target(owner.target)
+        except ValueError as error:
+            raise StartError(f"DEEDBOX_ALERTS_TO: {owner.name}: {error}") from error
 
 
 def _connectors(settings: Settings, app: App) -> dict[str, Connector]:
@@ -79,12 +92,7 @@ def _owner(connectors: Mapping[str, Connector], owner: str) -> Owner:
     name, colon, target = owner.partition(":")
     if not colon:
         name, target = HOUSE_MAIL, owner
-    connector = _announcer(connectors, name)
-    try:
-        connector.check_target(target)
-    except ValueError as error:
-        raise StartError(f"DEEDBOX_ALERTS_TO: {owner}: {error}") from error
-    return Owner(connector, target)
+    return Owner(_announcer(connectors, name), target)
 
 
 def _announcer(connectors: Mapping[str, Connector], name: str) -> Announces:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from deedbox.connectors.callback import Callback
     from deedbox.worker.execute import Models
 
-from deedbox.wiring.house import Voice, bound, voice_of
+from deedbox.wiring.house import Voice, bound, check_owners, voice_of
 from deedbox.wiring.places import Database, StartError
 from deedbox.wiring.schema import connected
 
@@ -106,6 +106,7 @@ async def opened(
         for connector in bound({**app.connectors, **voice.connectors}, settings, policy):
             stack.push_async_callback(connector.aclose)
         callback = await _callback(settings, app, policy, stack)
+        check_owners(voice)
         reader = TargetReader(settings.connectors, policy)
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
