@@ -190,10 +190,9 @@ async def wrong(box: Outbox, around: World) -> tuple[list[str], Counter[str]]:
         "SELECT e.effect_id::text, e.connector, e.target, e.state, e.code, (SELECT count(*) FROM deedbox.event v"
         " WHERE v.job_id = e.job_id AND v.type = 'effect.unknown' AND v.payload ->> 'effect_id' = e.effect_id::text),"
         " ARRAY(SELECT source FROM deedbox.receipt r WHERE r.job_id = e.job_id AND r.effect_id = e.effect_id),"
-        " (SELECT count(*) FROM deedbox.probe p WHERE p.effect_id = e.effect_id AND p.verdict = 'not_accepted')"
-        " FROM deedbox.effect e"
+        " e.sender_closed, e.attempt, e.look_ups FROM deedbox.effect e"
     )
-    for effect_id, connector, target, state, code, unknowns, sources, _ in rows:
+    for effect_id, connector, target, state, code, unknowns, sources, closed, attempt, look_ups in rows:
         where = str(target) if connector == "http" else "mail"
         done = (times[where] if connector == "http" else mails)[str(effect_id)]
         ends[f"{where} {state}{' by look-up' if 'look_up' in list(sources) else ''}"] += 1  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -208,6 +207,7 @@ async def wrong(box: Outbox, around: World) -> tuple[list[str], Counter[str]]:
             faults.append(f"{about}: still {state}")
         if where in {"searchable", "blind"} and str(effect_id) in around.http[where].doubted and not unknowns:
             faults.append(f"{about}: its answer was lost, and it was never unknown")
-        if where in {"keyed", "searchable"} and state == "unknown":
-            faults.append(f"{about}: unknown, although it could be asked")
+        if where in {"keyed", "searchable"} and state == "unknown" and (closed or done):
+            # What a lost sender may still bring about is left to people; all else a look-up tells.
+            faults.append(f"{about}: unknown ({code}) after {attempt} sendings and {look_ups} look-ups, and done {done} times")
     return faults, ends

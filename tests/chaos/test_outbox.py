@@ -24,6 +24,6 @@ async def test_no_effect_is_done_twice_by_providers_that_break_a_fifth_of_them(d
         broken = sum((one.broken for one in around.http.values()), around.mail.broken)
     told = f"seed {seed}: {dict(ends)}; broken {dict(broken)}"
     sys.stdout.write(f"{told}\n")
-    assert faults == [], told
+    assert faults == [], "\n".join([*faults, told])
     assert sum(ends.values()) == EFFECTS
     assert sum(count for fault, count in broken.items() if fault != "none") * 6 > EFFECTS, told
