@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
+    from deedbox.extend.sensitive import Sensitive
     from deedbox.model.backoff import Retry
     from deedbox.model.failure import ActionFailure
     from deedbox.model.policy import allow, deny, hold
@@ -31,6 +32,7 @@ else:
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
         "Retry": "model.backoff",
+        "Sensitive": "extend.sensitive",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
@@ -57,6 +59,7 @@ __all__ = [
     "Http",
     "HttpCall",
     "Retry",
+    "Sensitive",
     "Smtp",
     "Submit",
     "SubmitJob",

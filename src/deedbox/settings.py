@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
 from deedbox.dispatch.switch import environment_half
 from deedbox.model.lease import Lease
+from deedbox.telemetry import PayloadLog
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -41,6 +42,22 @@ class Settings(BaseSettings):
     )
     tenant: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Tenant that people log in to.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
+    log_payloads: bool = Field(
+        default=False,
+        description="Log inputs, prompts and answers at level debug; refuses to start without the three that follow.",
+    )
+    log_payloads_keep_days: float | None = Field(
+        default=None, gt=0, le=365, description="Days after which whoever keeps the logs removes those of payloads."
+    )
+    log_payloads_readers: tuple[str, ...] = Field(
+        default=(), description="Who may read them, as a JSON list of people or groups; it stands in every such line."
+    )
+    log_payloads_masks: tuple[str, ...] = Field(
+        default=(), description="Members that are masked in them at any depth, as a JSON list, beside the sensitive ones."
+    )
+    scan_uploads: bool = Field(
+        default=False, description="Look for secrets in uploaded documents that hold text, in the first MiB of each."
+    )
     max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
     max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
     max_waiting: int = Field(default=1_000_000, ge=1, description="Jobs that may wait per action and tenant.")
@@ -104,8 +121,20 @@ class Settings(BaseSettings):
             raise ValueError("model_base_url and model_name: set both or neither")
         if self.keep_records_days < self.keep_days:
             raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
+        if self.log_payloads and not (self.log_payloads_keep_days and self.log_payloads_readers and self.log_payloads_masks):
+            raise ValueError(
+                "log_payloads: set log_payloads_keep_days, log_payloads_readers and log_payloads_masks first: "
+                "payloads are not logged before it is said for how long, for whom and without what"
+            )
         Lease(self.lease_s, max(self.lease_s, 3600.0))
         return self
+
+    @property
+    def payload_log(self) -> PayloadLog | None:
+        """How payloads are logged; None where they are not."""
+        if not self.log_payloads:
+            return None
+        return PayloadLog(self.log_payloads_keep_days or 0.0, self.log_payloads_readers, self.log_payloads_masks)
 
     @property
     def lease(self) -> Lease:

@@ -10,10 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox.extend.connector import Connector
 from deedbox.extend.document import Document
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.extend.sync_context import Bridge, SyncContext
 from deedbox.model.errors import InvalidValueError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
+from deedbox.model.sensitive import masked, scrubbed
+from deedbox.telemetry import HIDDEN
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -166,7 +169,20 @@ class Context:
             raise ActionFailure("bug", "bad_effect", f"The payload of {slot!r} does not fit {connector}: {fields}.") from error
         except (InvalidValueError, ValueError) as error:
             raise ActionFailure("bug", "bad_effect", f"The effect {slot!r} cannot be planned: {error}.") from error
-        summary = known.describe(target, checked)
+        summary = _sentence(known, target, checked)
         plan = EffectPlan(connector, target, slot, group, summary, body, sha256(body), after)
         self.plans.append(plan)
         return plan
+
+
+def _sentence(connector: Connector, target: str, payload: dict[str, Any]) -> str:
+    """The connector's sentence about an effect, made without what is sensitive: it stands in lists, mails and logs."""
+    paths = sensitive_paths(connector.payload_model)
+    try:
+        said = connector.describe(target, masked(payload, paths))
+    except Exception:
+        # A mask is a text, and the connector may want to reckon with what it stands for; without one it is its own fault.
+        if not paths:
+            raise
+        said = f"Sends something sensitive to {target}."
+    return scrubbed(said, HIDDEN.get())

@@ -43,6 +43,8 @@ class App:
         on_failure: Mapping[FailureClass, Answer] | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
+        mask: bool | Iterable[str] = False,
+        data_subject: KeyFrom | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -57,6 +59,9 @@ class App:
         DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
         `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
         `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
+        What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
+        it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
+        whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -78,6 +83,8 @@ class App:
                 again=frozenset(again),
                 keep=keep,
                 on_failure=on_failure,
+                mask=mask,
+                data_subject=data_subject,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
+from deedbox.http.audit import AuditRoutes
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
 from deedbox.http.events import Events
@@ -28,7 +29,13 @@ def make_app(deps: HttpDeps) -> ASGIApp:
     """
     follow = Follow(deps.views, deps.wakeup)
     described = json.dumps(
-        document(deps.app.actions.values(), version=__version__, base_url=deps.base_url, login=deps.login is not None)
+        document(
+            deps.app.actions.values(),
+            version=__version__,
+            base_url=deps.base_url,
+            login=deps.login is not None,
+            auditing=deps.auditing is not None,
+        )
     ).encode()
 
     async def openapi(_request: Request) -> Response:
@@ -40,6 +47,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
+        *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

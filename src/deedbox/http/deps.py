@@ -14,6 +14,7 @@ from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.rounds import Rounds
@@ -81,6 +82,7 @@ class HttpDeps:
     rounds: Rounds
     lanes: Lanes
     public_url: str
+    auditing: Auditing | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)

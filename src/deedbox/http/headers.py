@@ -111,13 +111,21 @@ def moment(request: Request, name: str) -> str | None:
     value = one_header(request, name)
     if value is None:
         return None
-    try:
-        parsed = datetime.fromisoformat(value)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed.tzinfo is None or not 1970 <= parsed.year <= 9000:  # noqa: PLR2004 -- years a database keeps
+    parsed = parsed_moment(value)
+    if parsed is None:
         raise _unusable(name, "a date and time with zone, such as 2027-03-01T09:00:00Z")
-    return parsed.astimezone(UTC).isoformat()
+    return parsed.isoformat()
+
+
+def parsed_moment(text: str) -> datetime | None:
+    """A moment in RFC 3339 in UTC; None for what is none, has no zone, or lies in no year that a database keeps."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if parsed.tzinfo is None or not 1970 <= parsed.year <= 9000:  # noqa: PLR2004 -- years a database keeps
+        return None
+    return parsed.astimezone(UTC)
 
 
 def _unusable(name: str, what: str) -> DeedboxError:

@@ -7,30 +7,34 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from deedbox.extend.action import Action
+from deedbox.http.audit import ErasureBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.model.errors import CODES
 
 _REF = "#/components/schemas/{model}"
-_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
+_OURS = (ActionLimitBody, AgainBody, DecisionBody, EffectBody, ErasureBody, LaneBody, LoginBody, ReplacementBody, SwitchBody)
 
 
-def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool) -> dict[str, Any]:
+def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool, auditing: bool = False) -> dict[str, Any]:
     """The document for these actions."""
     actions = sorted(actions, key=lambda action: action.name)
     inputs = [(action.input_model, "validation") for action in actions]
     outputs = [(action.output_model, "serialization") for action in actions]
-    ours = [(model, "validation") for model in _OURS]
+    bodies = [(model, "validation") for model in _OURS]
     refs: Any
-    refs, found = models_json_schema([*inputs, *outputs, *ours], ref_template=_REF)  # pyright: ignore[reportArgumentType]
+    refs, found = models_json_schema([*inputs, *outputs, *bodies], ref_template=_REF)  # pyright: ignore[reportArgumentType]
     schemas: dict[str, Any] = {**found.get("$defs", {}), **_SCHEMAS}
     paths: dict[str, Any] = {}
     for action in actions:
         given = refs[action.input_model, "validation"]
         shown = refs[action.output_model, "serialization"]
         paths[f"/api/actions/{action.name}/jobs"] = {"post": _accept(action, given, shown, schemas)}
-    paths |= _paths({model.__name__: refs[model, "validation"] for model in _OURS}, login=login)
+    ours = {model.__name__: refs[model, "validation"] for model in _OURS}
+    paths |= _paths(ours, login=login)
+    if auditing:
+        paths |= audit_paths(ours["ErasureBody"])
     return {
         "openapi": "3.1.0",
         "info": {"title": "Deedbox", "version": version},
@@ -146,6 +150,31 @@ def _change(name: str, summary: str, *parameters: dict[str, Any], schema: dict[s
     if schema is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     return found
+
+
+def audit_paths(erasure: dict[str, Any]) -> dict[str, Any]:
+    """The routes of the audit."""
+    since, until = _query("since", "RFC 3339: from this moment on."), _query("until", "RFC 3339: before this moment.")
+    filters = [_query(name, f"Only this {name}.") for name in ("actor", "verb", "subject")]
+    paging = [_query(name, "A whole number.", kind="integer") for name in ("before", "limit")]
+    kept, form = _query("head", "One that was kept, NUMBER:HASH."), _query("format", "`ndjson` or `csv`.")
+    asked = (_query("action", "The action.", needed=True), _query("key", "The key of a call.", needed=True))
+    meant = (
+        _query("question", "`request`, `sent`, `approved`, `drafted`.", needed=True),
+        _query("what", "An id.", needed=True),
+    )
+    return {
+        "/api/audit": {"get": _read("list_audit", "Entries of the audit, newest first.", *filters, since, until, *paging)},
+        "/api/audit/check": {"get": _read("check_audit", "Walk the chain of the audit.", kept)},
+        "/api/audit/export": {"get": _read("export_audit", "The audit as lines, the head last.", since, until, form)},
+        "/api/audit/key": {"get": _read("ask_key", "Was this key processed?", *asked)},
+        "/api/audit/answers": {"get": _read("ask_audit", "Whose request, was it sent, who approved, which model.", *meant)},
+        "/api/erasures": {"post": _change("erase_subject", "Erase the ended jobs about a person.", schema=erasure)},
+    }
+
+
+def _query(name: str, description: str, *, needed: bool = False, kind: str = "string") -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": needed, "description": description, "schema": {"type": kind}}
 
 
 def _lane_id() -> dict[str, Any]:

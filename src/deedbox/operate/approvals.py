@@ -26,6 +26,7 @@ from deedbox.operate.cards import (
     Validation,
     VoteLine,
 )
+from deedbox.operate.masking import NOTHING, Mask, mask_of
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, rounds
 from deedbox.store.ids import IdSource
@@ -69,9 +70,11 @@ class Approvals:
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
             again = await rounds.repeats(connection, approval_id)
-        effects = tuple(_effect(effect, self._payloads.get(effect[0])) for effect in found)
+            # Who decides, decides on exactly what is shown; to whoever else may look, what is sensitive is masked.
+            mask = NOTHING if _decides(principal, tuple(row[12])) else await mask_of(connection, row[1])
+        effects = tuple(_effect(effect, self._payloads.get(effect[0]), mask) for effect in found)
         sentences = tuple(effect[3] for effect in found) or ("Nothing is sent: the action abstained.",)
-        draft = rows_of(row[18], self._drafts.get(row[2])) if row[18] is not None else ()
+        draft = rows_of(mask.output(row[18]), self._drafts.get(row[2])) if row[18] is not None else ()
         return replace(
             _card(row, len(effects), votes, documents, principal),
             sentences=sentences,
@@ -156,8 +159,13 @@ def _why_not(principal: Principal, audience: tuple[str, ...], subject: UUID, sta
     return None
 
 
-def _effect(effect: tuple[Any, ...], model: type[BaseModel] | None) -> EffectView:
-    return EffectView(effect[0], effect[1], effect[2], rows_of(json.loads(bytes(effect[4]))["payload"], model))
+def _decides(principal: Principal, audience: tuple[str, ...]) -> bool:
+    return principal.kind == "person" and principal.has_role(frozenset(audience)) and principal.may("decide")
+
+
+def _effect(effect: tuple[Any, ...], model: type[BaseModel] | None, mask: Mask = NOTHING) -> EffectView:
+    payload = mask.payload(effect[0], json.loads(bytes(effect[4]))["payload"])
+    return EffectView(effect[0], effect[1], effect[2], rows_of(payload, model))
 
 
 def _card(

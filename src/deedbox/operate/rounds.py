@@ -82,12 +82,9 @@ class Rounds:
             if old.key is not None and key.startswith(old.key):
                 problem = Problem("/key", "key", "is the old key, or begins with it; a correction has a key of its own")
                 raise DeedboxError("key_invalid", "A key made from the old one is refused.", problems=(problem,))
-        accepted = await self._intake.submit(Request(principal, action.name, body, key, source, replaces=job_id))
-        if not accepted.replayed:
-            async with transaction(self._pool) as connection:
-                detail = {"replacement": str(accepted.job_id)}
-                await self._note(connection, principal, door, "replace", job_id, reason, detail)
-        return accepted
+        # In the transaction that stores the job: there is no correction of which the audit does not know who wanted it and why.
+        entry = audit.entry_by(principal, door, "replace", ("job", str(job_id)), reason=reason)
+        return await self._intake.submit(Request(principal, action.name, body, key, source, replaces=job_id, entry=entry))
 
     async def _known(
         self, connection: Connection, principal: Principal, job_id: UUID, verb: Verb

@@ -14,7 +14,18 @@ from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
 _AND_TELL = " CROSS JOIN (SELECT pg_notify('deedbox_queue', '')) AS told"
-_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline", "deadline_s", "replaces", "parent_job_id", "expires_s")
+_SELDOM = (
+    "caller_run",
+    "trace",
+    "callback",
+    "run_at",
+    "deadline",
+    "deadline_s",
+    "replaces",
+    "parent_job_id",
+    "expires_s",
+    "data_subject",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class NewJob(NamedTuple):
     parent_job_id: UUID | None = None
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
+    data_subject: str | None = None
 
     @property
     def identity(self) -> tuple[str, str, bytes]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from deedbox.access.resolve import resolve_key
 from deedbox.access.sessions import ABSOLUTE_S, LoginGuard, login, resolve_session
 from deedbox.model.identity import Principal
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.readiness import Readiness
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             rounds=installation.rounds,
             lanes=installation.lanes,
             public_url=settings.public_url,
+            auditing=Auditing(pool),
             login=log_in,
             wakeup=installation.wakeup,
             limits=Limits(json_bytes=settings.max_json_bytes, upload_bytes=settings.max_upload_bytes),

@@ -15,6 +15,7 @@ from deedbox.connectors.read import TargetReader
 from deedbox.connectors.settings import Bindable
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
+from deedbox.extend.sensitive import marked_fields
 from deedbox.extend.submitter import TakesSubmitter
 from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
@@ -25,6 +26,7 @@ from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
+from deedbox.store import sensitive
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
@@ -95,8 +97,17 @@ async def opened(
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
             await _register(pool, settings, name, roles)
+            async with autocommit(pool) as connection:
+                await sensitive.keep(connection, marked_fields(app.actions, app.connectors))
             stack.push_async_callback(_unregister, pool, name)
-        intake = Intake(pool, ids, app.actions, public_url=settings.public_url, max_waiting=settings.max_waiting)
+        intake = Intake(
+            pool,
+            ids,
+            app.actions,
+            public_url=settings.public_url,
+            max_waiting=settings.max_waiting,
+            scan_uploads=settings.scan_uploads,
+        )
         stack.push_async_callback(intake.drain)
         submitter = ChildIntake(pool, app.actions, intake)
         for connector in app.connectors.values():
