@@ -24,6 +24,7 @@ from deedbox.model.failure import ActionFailure
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.verbs import Verbs
@@ -204,6 +205,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),
             public_url=url,
+            auditing=Auditing(one.pool),
             login=login,
             wakeup=wakeup,
             limits=limits,

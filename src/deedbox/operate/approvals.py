@@ -20,7 +20,9 @@ from deedbox.operate.cards import (
     ApprovalState,
     Decision,
     DecisionResult,
+    DoneBefore,
     EffectView,
+    OriginalView,
     RepeatView,
     SourceLink,
     Validation,
@@ -70,6 +72,7 @@ class Approvals:
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
             again = await rounds.repeats(connection, approval_id)
+            before = await rounds.before(connection, row[1])
             # Who decides, decides on exactly what is shown; to whoever else may look, what is sensitive is masked.
             mask = NOTHING if _decides(principal, tuple(row[12])) else await mask_of(connection, row[1])
         effects = tuple(_effect(effect, self._payloads.get(effect[0]), mask) for effect in found)
@@ -80,7 +83,8 @@ class Approvals:
             sentences=sentences,
             effects=effects,
             draft=draft,
-            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id) for item in again),
+            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id, item.provider_id) for item in again),
+            original=_original(before),
         )
 
     async def inbox(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
@@ -157,6 +161,17 @@ def _why_not(principal: Principal, audience: tuple[str, ...], subject: UUID, sta
     if str(subject) == principal.principal_id:
         return "Whoever asked for it does not decide it."
     return None
+
+
+def _original(before: list[rounds.Before]) -> OriginalView | None:
+    if not before:
+        return None
+    done = tuple(
+        DoneBefore(one.slot, one.connector or "", one.target or "", one.state or "", one.provider_id, one.at)
+        for one in before
+        if one.slot is not None
+    )
+    return OriginalView(before[0].job_id, before[0].job_state, done)
 
 
 def _decides(principal: Principal, audience: tuple[str, ...]) -> bool:

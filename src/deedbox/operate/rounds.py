@@ -7,10 +7,10 @@ from uuid import UUID
 from deedbox.extend.action import Action
 from deedbox.intake.request import Accepted, Request
 from deedbox.intake.submit import Intake
+from deedbox.model.again import RULES, instead
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import JOB
-from deedbox.operate.cards import RUNNING_AGAIN
 from deedbox.operate.evidence import checked_reason
 from deedbox.store import audit, decision, rounds
 from deedbox.store.ending import JobEnding, end_job
@@ -118,7 +118,8 @@ class Rounds:
 async def _refused(connection: Connection, job_id: UUID, what: str) -> DeedboxError:
     old = await rounds.original(connection, job_id)
     state = old.state if old and old.state else "gone"
-    return DeedboxError("illegal_move", f"The job is {state}, so it cannot be {_DONE[what]}. {' '.join(RUNNING_AGAIN)}")
+    said = f"The job is {state}, so it cannot be {_DONE[what]}. {instead(state)} {' '.join(RULES)}"
+    return DeedboxError("illegal_move", said)
 
 
 _DONE = {"take_up": "taken up", "close": "closed", "replaced": "replaced"}
