@@ -37,6 +37,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-KEY-BOUND", "The same key with another payload is refused with key_reused, and nothing starts.", "faces: HTTP"
     ),
     Guarantee(
+        "G-KEY-KEPT",
+        "A key stays bound whatever becomes of its job: an exception, a crash or time frees none before its retention.",
+        "faults: keys and delivery",
+    ),
+    Guarantee(
         "G-KEY-ORDER",
         "A call's key is the header's, else the field's, else what its source calls it, else the action's rule decides.",
         "faces: keys",

@@ -107,8 +107,9 @@ async def force(database: TestDatabase, job_id: UUID, state: str) -> None:
             return
         await connection.execute(
             "UPDATE deedbox.queue SET state = %(state)s, attempt_id = l.a, fence = l.f, worker = l.w, started_at = l.t,"
-            " lease_until = l.t, lease_cap = l.t FROM (SELECT) AS one LEFT JOIN (SELECT gen_random_uuid() AS a, 1 AS f, 'w' AS w,"
-            " now() AS t) AS l ON %(state)s = 'running' WHERE job_id = %(job_id)s",
+            " lease_until = l.t, lease_cap = l.t FROM (SELECT) AS one"
+            " LEFT JOIN (SELECT gen_random_uuid() AS a, 1 AS f, 'w' AS w, now() AS t) AS l ON %(state)s = 'running'"
+            " WHERE job_id = %(job_id)s",
             {"state": state, "job_id": job_id},
         )
 

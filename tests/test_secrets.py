@@ -19,7 +19,7 @@ from deedbox.model.policy import allow
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import Road, road
-from tests.servers.api import Api, api, form, part, problem_of
+from tests.servers.api import api, form, part, problem_of
 
 A, D, H = "abcdefghijKLMNOPQRSTuvwxyz012345", "0123456789", "0123456789abcdef"
 CARD = "4111 1111 " + "1111 1111"
@@ -267,34 +267,28 @@ async def test_uploads_that_hold_text_are_looked_into_where_that_is_set(one: Roa
 
 @pytest.mark.anyio
 async def test_over_http_as_json_and_as_a_form(database: TestDatabase):
-    async with api(database) as site, site.client() as client:
-        await _refused_over_http(site, client)
-
-
-async def _refused_over_http(site: Api, client: object) -> None:
     secret = SAMPLES["a JSON Web Token"]
-    send = client.post  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] -- a client
     url = "/api/actions/note_thing/jobs"
-    before = await site.stored()
-    body, headers = form([part("text", secret.encode())])
-    for answer in (
-        await send(url, json={"text": secret}, headers={"Idempotency-Key": "k"}),
-        await send(url, content=body, headers={**headers, "Idempotency-Key": "k"}),
-    ):
-        assert problem_of(answer) == (400, "secret_in_input", ["/text"])
-        assert secret not in answer.text
-    answer = await send(url, json={"text": "a"}, headers={"Idempotency-Key": secret})
-    assert problem_of(answer) == (400, "secret_in_input", ["/Idempotency-Key"])
-    assert await site.stored() == before
+    async with api(database) as site, site.client() as client:
+        before = await site.stored()
+        body, headers = form([part("text", secret.encode())])
+        for answer in (
+            await client.post(url, json={"text": secret}, headers={"Idempotency-Key": "k"}),
+            await client.post(url, content=body, headers={**headers, "Idempotency-Key": "k"}),
+        ):
+            assert problem_of(answer) == (400, "secret_in_input", ["/text"])
+            assert secret not in answer.text
+        answer = await client.post(url, json={"text": "a"}, headers={"Idempotency-Key": secret})
+        assert problem_of(answer) == (400, "secret_in_input", ["/Idempotency-Key"])
+        assert await site.stored() == before
 
 
 def test_a_mask_names_fields_of_the_input():
     app = App()
+
+    async def read_mail(_ctx: Context, mail: Mail) -> Read:
+        return Read(length=len(mail.text))
+
     for wrong in (["nothing"], "text"):
         with pytest.raises(RegistrationError, match="mask"):
-
-            @app.action(roles=["operator"], policy=allow(), mask=wrong)
-            async def read_mail(_ctx: Context, mail: Mail) -> Read:
-                return Read(length=len(mail.text))
-
-            assert read_mail
+            app.action(roles=["operator"], policy=allow(), mask=wrong)(read_mail)
