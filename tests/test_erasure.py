@@ -86,7 +86,7 @@ def mail(key: str, who: str = WHO, **more: Any) -> dict[str, Any]:
 async def done(one: Road, key: str, who: str = WHO) -> UUID:
     """A job about somebody from request to receipt, with an upload, a repeated delivery and a reason."""
     files = {"file": [Upload("tarragon.txt", "text/plain", b"marjoram")]}
-    call = Request(one.caller, "answer_mail", mail(key, who), key, "http", uploads=files, caller_run=f"lukasiewicz-{key}")
+    call = Request(one.caller, "answer_mail", mail(key, who), key, "http", uploads=files, caller_run=f"of {who}")
     job_id = (await one.intake.submit(call)).job_id
     await one.intake.submit(call)
     await one.until(job_id, "awaiting_human")
