@@ -54,7 +54,7 @@ def _below(paths: list[Path], name: str | None) -> list[Path]:
 def texts_at(value: Any, paths: Iterable[Path]) -> tuple[str, ...]:
     """The texts and numbers at these paths that are long enough to be looked for elsewhere, the longest first."""
     found = {text for path in paths for item in _at(value, [path]) for text in _texts(item) if len(text) >= LEAST}
-    return tuple(sorted(found, key=len, reverse=True))
+    return tuple(sorted(found, key=lambda text: (-len(text), text)))
 
 
 def _at(value: Any, paths: list[Path]) -> Iterator[Any]:

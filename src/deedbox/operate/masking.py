@@ -51,4 +51,4 @@ async def mask_of(connection: Connection, job_id: UUID) -> Mask:
     if marked is None:
         return NOTHING
     hidden = {*texts_at(marked.given, marked.input_paths), *texts_at(marked.output, marked.output_paths)}
-    return Mask(marked.output_paths, marked.payload_paths, tuple(sorted(hidden, key=len, reverse=True)))
+    return Mask(marked.output_paths, marked.payload_paths, tuple(sorted(hidden, key=lambda text: (-len(text), text))))
