@@ -37,6 +37,11 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-KEY-BOUND", "The same key with another payload is refused with key_reused, and nothing starts.", "faces: HTTP"
     ),
     Guarantee(
+        "G-KEY-KEPT",
+        "A key stays bound whatever becomes of its job: an exception, a crash or time frees none before its retention.",
+        "faults: keys and delivery",
+    ),
+    Guarantee(
         "G-KEY-ORDER",
         "A call's key is the header's, else the field's, else what its source calls it, else the action's rule decides.",
         "faces: keys",
@@ -502,6 +507,51 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "G-AUDIT-APPEND",
         "The audit cannot be changed or shortened by the application, and a broken link is found.",
         "safety: data",
+    ),
+    Guarantee(
+        "G-AUDIT-HEAD",
+        "A chain that was cut off, or written anew from some entry on, is found by a head that was exported before.",
+        "safety: data",
+    ),
+    Guarantee(
+        "G-AUDIT-EXPORT",
+        "An export of the audit, also of a part of its time, is verified by itself; a line changed, moved or gone is found.",
+        "issue 4: audit",
+    ),
+    Guarantee(
+        "G-AUDIT-TENANT",
+        "What one tenant's people did is not told to another's, who can still follow the chain over it.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-AUDIT-EVERY",
+        "Every decision, verb, look-up, login and switch leaves an entry; a verb that is not listed leaves none and fails.",
+        "issue 4: audit",
+    ),
+    Guarantee(
+        "G-FOUR-QUESTIONS",
+        "Was this key processed, was it sent, who approved it, which model drafted it: each answered from any id at hand.",
+        "safety: data",
+    ),
+    Guarantee(
+        "G-SECRET-REFUSED",
+        "What looks like a secret in an input is refused with its pointer, or masked where the action says so, never echoed.",
+        "safety: data",
+    ),
+    Guarantee(
+        "G-SENSITIVE",
+        "A sensitive field is in no event, log, error text, list or export; the approver's card shows it exactly.",
+        "safety: data",
+    ),
+    Guarantee(
+        "G-ERASED",
+        "Erasing a person leaves sha256 of the keys, the skeletons and a whole chain; a delivery of the key gets 410 erased.",
+        "safety: data",
+    ),
+    Guarantee(
+        "G-AGAIN",
+        "The three rules for running again hold at every door, and a refusal says the state and what is possible instead.",
+        "lifecycle: running again",
     ),
     Guarantee(
         "G-AUDIT-WHO",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from deedbox.model import audited
 from deedbox.model.errors import CODES
 from deedbox.model.identity import DECIDE_SCOPE, FORM_SCOPE, PERMISSIONS, VERBS
 from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
@@ -138,6 +139,14 @@ def permissions_page() -> str:
     return "\n".join(lines)
 
 
+def audit_page() -> str:
+    """The page of the audit with the table of its verbs as it is now; the rest of it is written by hand."""
+    rows = [f"| `{verb}` | {said} |" for verb, said in audited.VERBS.items()]
+    table = "\n".join(["| verb | what it says |", "|---|---|", *rows])
+    text = (ROOT / "docs/audit.md").read_text()
+    return re.sub(r"(<!-- verbs -->\n).*?(<!-- end of verbs -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+
+
 def _outputs() -> dict[Path, Callable[[], str]]:
     from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
@@ -146,6 +155,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
         ROOT / "docs/states.md": states_page,
         ROOT / "docs/errors.md": errors_page,
         ROOT / "docs/permissions.md": permissions_page,
+        ROOT / "docs/audit.md": audit_page,
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
         ROOT / "docs/doors.md": doors_page,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
+    from deedbox.extend.sensitive import Sensitive
     from deedbox.model.backoff import Retry
     from deedbox.model.facts import Facts
     from deedbox.model.failure import ActionFailure
@@ -43,6 +44,7 @@ else:
         "Rule": "model.rules",
         "Slack": "connectors.slack",
         "SlackMessage": "connectors.slack",
+        "Sensitive": "extend.sensitive",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
@@ -77,6 +79,7 @@ __all__ = [
     "HttpTemplate",
     "Retry",
     "Rule",
+    "Sensitive",
     "Slack",
     "SlackMessage",
     "Smtp",

@@ -17,6 +17,7 @@ from deedbox.model.alarms import ANY, CAUSES
 from deedbox.model.lease import Lease
 from deedbox.store.reconcile import LookUps
 from deedbox.store.targets import Breaker
+from deedbox.telemetry import PayloadLog
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -54,6 +55,22 @@ class Settings(BaseSettings):
         default=(), description='OpenID providers as a JSON list: [{"name": …, "issuer": …, "client_id": …, "roles": {…}}].'
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
+    log_payloads: bool = Field(
+        default=False,
+        description="Log inputs, prompts and answers at level debug; refuses to start without the three that follow.",
+    )
+    log_payloads_keep_days: float | None = Field(
+        default=None, gt=0, le=365, description="Days after which whoever keeps the logs removes those of payloads."
+    )
+    log_payloads_readers: tuple[str, ...] = Field(
+        default=(), description="Who may read them, as a JSON list of people or groups; it stands in every such line."
+    )
+    log_payloads_masks: tuple[str, ...] = Field(
+        default=(), description="Members that are masked in them at any depth, as a JSON list, beside the sensitive ones."
+    )
+    scan_uploads: bool = Field(
+        default=False, description="Look for secrets in uploaded documents that hold text, in the first MiB of each."
+    )
     max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
     max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
     max_waiting: int = Field(default=1_000_000, ge=1, description="Jobs that may wait per action and tenant.")
@@ -172,6 +189,11 @@ class Settings(BaseSettings):
             raise ValueError("model_base_url and model_name: set both or neither")
         if self.keep_records_days < self.keep_days:
             raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
+        if self.log_payloads and not (self.log_payloads_keep_days and self.log_payloads_readers and self.log_payloads_masks):
+            raise ValueError(
+                "log_payloads: set log_payloads_keep_days, log_payloads_readers and log_payloads_masks first: "
+                "payloads are not logged before it is said for how long, for whom and without what"
+            )
         Lease(self.lease_s, max(self.lease_s, 3600.0))
         self._notices()
         return self
@@ -202,6 +224,13 @@ class Settings(BaseSettings):
             raise ValueError(f"alerts_to: {owner!r} is neither a mail address nor connector:target") from error
         if self.smtp is None:
             raise ValueError(f"alerts_to: {owner} needs a mail server in DEEDBOX_SMTP")
+
+    @property
+    def payload_log(self) -> PayloadLog | None:
+        """How payloads are logged; None where they are not."""
+        if not self.log_payloads:
+            return None
+        return PayloadLog(self.log_payloads_keep_days or 0.0, self.log_payloads_readers, self.log_payloads_masks)
 
     @property
     def lease(self) -> Lease:

@@ -25,6 +25,7 @@ from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
@@ -212,6 +213,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             callbacks=Callbacks(one.pool, one.ids),
             targets=Targets(one.pool, one.app.connectors),
             public_url=url,
+            auditing=Auditing(one.pool),
             login=login,
             wakeup=wakeup,
             limits=limits,

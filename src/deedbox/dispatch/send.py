@@ -2,13 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
 from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry
+from deedbox.model.sensitive import scrubbed, texts_at
 from deedbox.model.values import short_message, storable, storable_text
 from deedbox.store import callbacks, outbox, targets
 from deedbox.store.alert import Alert, open_alerts
@@ -19,7 +22,7 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.targets import Place
 from deedbox.store.tell import tell
 from deedbox.store.transaction import transaction
-from deedbox.telemetry import log
+from deedbox.telemetry import HIDDEN, log
 
 GRACE_S = 0.5
 """How long past its deadline a connector may go on before it is cancelled, in seconds."""
@@ -44,7 +47,27 @@ def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt
 
 
 async def perform(connector: Connector, order: EffectOrder) -> Outcome:
-    """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous."""
+    """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous.
+
+    What is sensitive in the payload is in no sentence and no evidence of the outcome, and in no line of the log.
+    """
+    hidden = texts_at(order.payload, sensitive_paths(connector.payload_model))
+    HIDDEN.set(hidden)
+    outcome = await _performed(connector, order)
+    return _scrubbed(outcome, hidden) if hidden else outcome
+
+
+def _scrubbed(outcome: Outcome, hidden: Sequence[str]) -> Outcome:
+    if isinstance(outcome, Receipt):
+        return replace(outcome, evidence=json.loads(scrubbed(kept_json(outcome.evidence), [_in_json(one) for one in hidden])))
+    return replace(outcome, message=scrubbed(outcome.message, hidden))
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+async def _performed(connector: Connector, order: EffectOrder) -> Outcome:
     try:
         async with asyncio.timeout(order.deadline_s + GRACE_S):
             outcome = cast("object", await connector.send(order))

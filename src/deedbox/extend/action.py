@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args, get_type_hints
 
@@ -10,12 +10,14 @@ from pydantic import BaseModel
 
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry, seconds
 from deedbox.model.consequence import CONSEQUENCES, Consequence
 from deedbox.model.facts import JUDGEMENTS, EffectKind, checked_kind, marked
 from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
 from deedbox.model.rule_check import Known, faults
+from deedbox.model.sensitive import Path
 
 KeyRule = Literal["require", "content", "new"]
 Handler = Callable[..., Any]
@@ -64,6 +66,10 @@ class Action:
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
     callback: str | None = None
     """The registered receiver that is told what becomes of its jobs, where a call names none."""
+    mask: bool | tuple[str, ...] = False
+    """Where secrets in its input are masked instead of refused: everywhere, or in these fields (dotted names)."""
+    data_subject: KeyFrom | None = None
+    """Where its input names the person whom it is about: a dotted name, or a function of the validated input."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
     kind: EffectKind | None = None
@@ -72,8 +78,6 @@ class Action:
     """Whether a person approves its arguments before it runs."""
     judgements: frozenset[str] = JUDGEMENTS
     """The names under which its payloads hold what a model judged."""
-    sensitive_input: frozenset[str] = frozenset()
-    """The names of its input's fields that are marked sensitive."""
     consequence: Consequence = "consequential"
     """What its effects can lead to: who may decide them, and how, depends on it."""
     domain: str | None = None
@@ -82,6 +86,16 @@ class Action:
     escalate_to: str | None = None
     """The role that may decide as well what has waited for `escalate_after_s` seconds."""
     escalate_after_s: float | None = None
+
+    @property
+    def sensitive_input(self) -> tuple[Path, ...]:
+        """The paths of what its input marks as sensitive."""
+        return sensitive_paths(self.input_model)
+
+    @property
+    def sensitive_output(self) -> tuple[Path, ...]:
+        """The paths of what its output marks as sensitive."""
+        return sensitive_paths(self.output_model)
 
     @property
     def versions(self) -> frozenset[int]:
@@ -116,6 +130,8 @@ def make_action(
     escalate_to: str | None = None,
     escalate_after: str | float | None = None,
     callback: str | None = None,
+    mask: bool | Iterable[str] = False,
+    data_subject: KeyFrom | None = None,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -160,18 +176,19 @@ def make_action(
         handler=handler,
         accepts=accepts,
         document_fields=_document_fields(input_model),
-        key_from=_key_from(name, input_model, key_from),
+        key_from=_field_of(name, input_model, key_from, "key_from"),
         priority=priority,
         again=again,
         deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
         callback=callback,
+        mask=_mask(name, input_model, mask),
+        data_subject=_field_of(name, input_model, data_subject, "data_subject"),
         threaded=threaded,
         kind=_kind(name, kind),
         hold_input=hold_input,
         judgements=judgements,
-        sensitive_input=marked(input_model, "sensitive"),
         consequence=_consequence(name, consequence),
         domain=domain,
         domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
@@ -243,13 +260,21 @@ def _on_failure(
         raise RegistrationError(f"{name}: {error}") from error
 
 
-def _key_from(name: str, input_model: type[BaseModel], key_from: KeyFrom | None) -> KeyFrom | None:
-    if isinstance(key_from, str):
-        first = key_from.split(".")[0]
+def _field_of(name: str, input_model: type[BaseModel], wanted: KeyFrom | None, what: str) -> KeyFrom | None:
+    if isinstance(wanted, str):
+        first = wanted.split(".")[0]
         known = {info.alias or field_name for field_name, info in input_model.model_fields.items()}
         if first not in known:
-            raise RegistrationError(f"{name}: key_from names {first!r}, which is no field of {input_model.__name__}")
-    return key_from
+            raise RegistrationError(f"{name}: {what} names {first!r}, which is no field of {input_model.__name__}")
+    return wanted
+
+
+def _mask(name: str, input_model: type[BaseModel], wanted: bool | Iterable[str]) -> bool | tuple[str, ...]:  # noqa: FBT001 -- what is declared
+    if isinstance(wanted, bool):
+        return wanted
+    if isinstance(wanted, str):
+        raise RegistrationError(f"{name}: mask is True or a list of fields")
+    return tuple(str(_field_of(name, input_model, field_name, "mask")) for field_name in wanted)
 
 
 def _document_fields(input_model: type[BaseModel]) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID
 
@@ -11,11 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox.extend.connector import Connector
 from deedbox.extend.document import Document
+from deedbox.extend.sensitive import sensitive_names, sensitive_paths
 from deedbox.extend.sync_context import Bridge, SyncContext
 from deedbox.model.errors import InvalidValueError
-from deedbox.model.facts import EffectKind, count_recipients, gravest, holds_any, marked
+from deedbox.model.facts import EffectKind, count_recipients, gravest, holds_any
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
+from deedbox.model.sensitive import masked, scrubbed
+from deedbox.telemetry import HIDDEN
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -177,7 +179,7 @@ class Context:
             raise ActionFailure("bug", "bad_effect", f"The payload of {slot!r} does not fit {connector}: {fields}.") from error
         except (InvalidValueError, ValueError) as error:
             raise ActionFailure("bug", "bad_effect", f"The effect {slot!r} cannot be planned: {error}.") from error
-        summary = known.describe(target, checked)
+        summary = _sentence(known, target, checked)
         plan = EffectPlan(
             connector,
             target,
@@ -196,16 +198,23 @@ class Context:
 
 def reach(connector: Connector, target: str, payload: Mapping[str, Any]) -> tuple[int, bool]:
     """How many recipients a checked payload reaches, and whether one of its sensitive fields is there."""
-    return recipients_of(connector, target, payload), holds_any(payload, sensitive_fields(connector.payload_model))
-
-
-@lru_cache(maxsize=256)
-def sensitive_fields(model: type[BaseModel]) -> frozenset[str]:
-    """The names of a model's fields that are marked sensitive."""
-    return marked(model, "sensitive")
+    return recipients_of(connector, target, payload), holds_any(payload, sensitive_names(connector.payload_model))
 
 
 def recipients_of(connector: Connector | None, target: str, payload: Mapping[str, Any]) -> int:
     """How many the connector says it reaches, where it can say so; else how many the payload names."""
     count = cast("Callable[[str, Mapping[str, Any]], int] | None", getattr(connector, "recipients", None))
     return count_recipients(payload) if count is None else count(target, payload)
+
+
+def _sentence(connector: Connector, target: str, payload: dict[str, Any]) -> str:
+    """The connector's sentence about an effect, made without what is sensitive: it stands in lists, mails and logs."""
+    paths = sensitive_paths(connector.payload_model)
+    try:
+        said = connector.describe(target, masked(payload, paths))
+    except Exception:
+        # A mask is a text, and the connector may want to reckon with what it stands for; without one it is its own fault.
+        if not paths:
+            raise
+        said = f"Sends something sensitive to {target}."
+    return scrubbed(said, HIDDEN.get())

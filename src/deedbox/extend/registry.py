@@ -70,6 +70,8 @@ class App:
         domain: str | None = None,
         escalate_to: str | None = None,
         escalate_after: str | float | None = None,
+        mask: bool | Iterable[str] = False,
+        data_subject: KeyFrom | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -91,6 +93,9 @@ class App:
         the app declares, and whoever decides its effects holds the role that the domain names.
         What nobody has decided `escalate_after` (`4h`) the role `escalate_to` may decide as well, and is told of it.
         `callback` names the receiver (DEEDBOX_CALLBACKS) that is told what becomes of a job where the call names none.
+        What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
+        it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
+        whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -121,6 +126,8 @@ class App:
                 escalate_to=escalate_to,
                 escalate_after=escalate_after,
                 callback=callback,
+                mask=mask,
+                data_subject=data_subject,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 from deedbox.extend.action import Action
 from deedbox.extend.context import EffectPlan
+from deedbox.extend.sensitive import sensitive_names
 from deedbox.model.facts import VALIDATIONS, Case, Facts, gravest, holds_any
 from deedbox.model.rules import STRICTNESS, Verdict, Wish, wish
 
@@ -103,7 +104,8 @@ def by_group(found: Sequence[Wish]) -> dict[str, list[Wish]]:
 
 def sensitive_input(action: Action, input_json: str | None) -> bool:
     """Whether the input has something in a field that is marked sensitive."""
-    return bool(action.sensitive_input) and holds_any(json.loads(input_json or "null"), action.sensitive_input)
+    names = sensitive_names(action.input_model)
+    return bool(names) and holds_any(json.loads(input_json or "null"), names)
 
 
 @dataclass(frozen=True, slots=True)

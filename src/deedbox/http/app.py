@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 from deedbox import __version__
 from deedbox.http.alerts import AlertRoutes
 from deedbox.http.approvals import Approving
+from deedbox.http.audit import AuditRoutes
 from deedbox.http.browsers import Browsers
 from deedbox.http.callbacks import CallbackRoutes
 from deedbox.http.deps import HttpDeps
@@ -42,6 +43,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
             base_url=deps.base_url,
             login=deps.login is not None,
             own=deps.identity is not None,
+            auditing=deps.auditing is not None,
         )
     ).encode()
 
@@ -60,6 +62,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *CallbackRoutes(deps).routes(),
         *TargetRoutes(deps).routes(),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
+        *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

@@ -16,6 +16,7 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
@@ -101,6 +102,7 @@ class HttpDeps:
     targets: Targets
     public_url: str
     callbacks: Callbacks | None = None
+    auditing: Auditing | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)

@@ -10,6 +10,7 @@ from deedbox.extend.action import Action
 from deedbox.http import callbacks
 from deedbox.http.alerts import CloseBody
 from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
+from deedbox.http.audit import ErasureBody
 from deedbox.http.browsers import STATUS_TOKEN
 from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
@@ -34,6 +35,7 @@ _OURS = (
     ManyBody,
     MintBody,
     EnableBody,
+    ErasureBody,
     ReplacementBody,
     ReplayBody,
     SwitchBody,
@@ -41,14 +43,16 @@ _OURS = (
 )
 
 
-def document(actions: Iterable[Action], *, version: str, base_url: str, login: bool, own: bool = False) -> dict[str, Any]:
+def document(
+    actions: Iterable[Action], *, version: str, base_url: str, login: bool, own: bool = False, auditing: bool = False
+) -> dict[str, Any]:
     """The document for these actions."""
     actions = sorted(actions, key=lambda action: action.name)
     inputs = [(action.input_model, "validation") for action in actions]
     outputs = [(action.output_model, "serialization") for action in actions]
-    ours = [(model, "validation") for model in _OURS]
+    bodies = [(model, "validation") for model in _OURS]
     refs: Any
-    refs, found = models_json_schema([*inputs, *outputs, *ours], ref_template=_REF)  # pyright: ignore[reportArgumentType]
+    refs, found = models_json_schema([*inputs, *outputs, *bodies], ref_template=_REF)  # pyright: ignore[reportArgumentType]
     schemas: dict[str, Any] = {**found.get("$defs", {}), **_SCHEMAS}
     paths: dict[str, Any] = {}
     for action in actions:
@@ -57,6 +61,8 @@ def document(actions: Iterable[Action], *, version: str, base_url: str, login: b
         paths[f"/api/actions/{action.name}/jobs"] = {"post": _accept(action, given, shown, schemas)}
     bodies = {model.__name__: refs[model, "validation"] for model in _OURS}
     paths |= _paths(bodies, login=login) | (_own_paths(bodies) if own else {})
+    if auditing:
+        paths |= audit_paths(bodies["ErasureBody"])
     return {
         "openapi": "3.1.0",
         "info": {"title": "Deedbox", "version": version},
@@ -257,6 +263,31 @@ def _change(
 def _for_browsers(operation: dict[str, Any]) -> dict[str, Any]:
     """The same, also for the status token of that very job."""
     return {**operation, "security": [{"key": []}, {"status_token": []}]}
+
+
+def audit_paths(erasure: dict[str, Any]) -> dict[str, Any]:
+    """The routes of the audit."""
+    since, until = _query("since", "RFC 3339: from this moment on."), _query("until", "RFC 3339: before this moment.")
+    filters = [_query(name, f"Only this {name}.") for name in ("actor", "verb", "subject")]
+    paging = [_query(name, "A whole number.", kind="integer") for name in ("before", "limit")]
+    kept, form = _query("head", "One that was kept, NUMBER:HASH."), _query("format", "`ndjson` or `csv`.")
+    asked = (_query("action", "The action.", needed=True), _query("key", "The key of a call.", needed=True))
+    meant = (
+        _query("question", "`request`, `sent`, `approved`, `drafted`.", needed=True),
+        _query("what", "An id.", needed=True),
+    )
+    return {
+        "/api/audit": {"get": _read("list_audit", "Entries of the audit, newest first.", *filters, since, until, *paging)},
+        "/api/audit/check": {"get": _read("check_audit", "Walk the chain of the audit.", kept)},
+        "/api/audit/export": {"get": _read("export_audit", "The audit as lines, the head last.", since, until, form)},
+        "/api/audit/key": {"get": _read("ask_key", "Was this key processed?", *asked)},
+        "/api/audit/answers": {"get": _read("ask_audit", "Whose request, was it sent, who approved, which model.", *meant)},
+        "/api/erasures": {"post": _change("erase_subject", "Erase the ended jobs about a person.", schema=erasure)},
+    }
+
+
+def _query(name: str, description: str, *, needed: bool = False, kind: str = "string") -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": needed, "description": description, "schema": {"type": kind}}
 
 
 def _lane_id() -> dict[str, Any]:

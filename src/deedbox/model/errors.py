@@ -15,6 +15,7 @@ class Code:
 CODES: dict[str, Code] = {
     "invalid_json": Code(400, False, "The body is not JSON."),
     "invalid_input": Code(400, False, "The input does not match the action's schema."),
+    "secret_in_input": Code(400, False, "The input holds what looks like a secret."),
     "invalid_value": Code(400, False, "A value is one that no store can keep."),
     "invalid_multipart": Code(400, False, "The multipart body is broken or cut off."),
     "invalid_header": Code(400, False, "A header has a value that cannot be used."),
@@ -40,6 +41,7 @@ CODES: dict[str, Code] = {
     "approval_expired": Code(409, False, "The approval's time is over."),
     "lease_lost": Code(409, False, "The lease belongs to someone else now."),
     "pruned": Code(410, False, "The job of this key has been removed after its retention."),
+    "erased": Code(410, False, "The job of this key was erased for the person it was about."),
     "body_too_large": Code(413, False, "The body is larger than the limit."),
     "document_too_large": Code(413, False, "An uploaded document is larger than the limit."),
     "unsupported_media_type": Code(415, False, "The media type is not one this route takes."),

@@ -18,9 +18,10 @@ from deedbox.gate.links import mint
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.announced import AnnouncedLine, announced
-from deedbox.operate.card_rows import card_of, changes_of, effect_of, line_of, may_see
+from deedbox.operate.card_rows import card_of, changes_of, decides, effect_of, line_of, may_see, original_of
 from deedbox.operate.cards import ApprovalCard, ApprovalLine, Decision, DecisionResult, EditedBy, RepeatView
 from deedbox.operate.edit_form import EditField, fields_of, payload_of
+from deedbox.operate.masking import NOTHING, mask_of
 from deedbox.operate.reasons import of_input, with_defaults
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, delegation, editing, rounds
@@ -71,20 +72,26 @@ class Approvals:
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
             again = await rounds.repeats(connection, approval_id) if standing.replaces is not None else []
+            before = await rounds.before(connection, row[1]) if standing.replaces is not None else []
             edited = await self._edited(connection, approval_id, found) if standing.editors else None
             asked = await cards.held_input(connection, approval_id) if standing.purpose == "input" else None
+            # Who decides, decides on exactly what is shown; to whoever else may look, what is sensitive is masked.
+            mask = NOTHING if decides(principal, standing) else await mask_of(connection, row[1])
         action = self._actions.get(row[2])
         if asked is not None:
             model = None if action is None else action.input_model
-            return of_input(card_of(row, standing, votes, documents, principal), rows_of(with_defaults(asked[2], model), model))
+            arguments = rows_of(mask.input(with_defaults(asked[2], model)), model)
+            return of_input(card_of(row, standing, votes, documents, principal), arguments)
         sentences = tuple(one.summary for one in found) or ("Nothing is sent: the action abstained.",)
         grave = standing.consequence == "grave"
+        output_model = None if action is None else action.output_model
         return replace(
             card_of(row, standing, votes, documents, principal),
             sentences=sentences,
-            effects=tuple(effect_of(one, self._payloads) for one in found),
-            draft=rows_of(row[18], None if action is None else action.output_model) if row[18] is not None else (),
-            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id) for item in again),
+            effects=tuple(effect_of(one, self._payloads, mask) for one in found),
+            draft=rows_of(mask.output(row[18]), output_model) if row[18] is not None else (),
+            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id, item.provider_id) for item in again),
+            original=original_of(before),
             stake=stake_of(standing.action, [(one.target, one.body) for one in found]) if grave else None,
             edited=edited,
         )

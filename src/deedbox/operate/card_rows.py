@@ -19,15 +19,19 @@ from deedbox.operate.cards import (
     ApprovalState,
     ChangedRow,
     Decision,
+    DoneBefore,
     EffectView,
+    OriginalView,
     SourceLink,
     Validation,
     VoteLine,
 )
+from deedbox.operate.masking import NOTHING, Mask
 from deedbox.operate.reasons import why_asked
 from deedbox.operate.rows import rows_of
 from deedbox.store.decision import Handed, Standing
 from deedbox.store.editing import Content
+from deedbox.store.rounds import Before
 
 ZONE = "UTC"
 GONE = "someone who is gone"
@@ -91,9 +95,28 @@ def line_of(row: tuple[Any, ...], principal: Principal, handed: Sequence[tuple[U
     )
 
 
-def effect_of(content: Content, models: Models) -> EffectView:
-    """One effect with its exact content."""
-    payload = json.loads(content.body)["payload"]
+def decides(principal: Principal, standing: Standing) -> bool:
+    """Whether this is one of the people who decide on exactly what is shown, by a role of their own or by another's say."""
+    audience = frozenset(standing.audience)
+    own = principal.has_role(audience) and principal.may("decide")
+    return principal.kind == "person" and (own or any(one.roles & audience and not one.over for one in standing.handed))
+
+
+def original_of(before: Sequence[Before]) -> OriginalView | None:
+    """What the job that this one replaces has done, with its receipts."""
+    if not before:
+        return None
+    done = tuple(
+        DoneBefore(one.slot, one.connector or "", one.target or "", one.state or "", one.provider_id, one.at)
+        for one in before
+        if one.slot is not None
+    )
+    return OriginalView(before[0].job_id, before[0].job_state, done)
+
+
+def effect_of(content: Content, models: Models, mask: Mask = NOTHING) -> EffectView:
+    """One effect with its exact content, less what `mask` hides."""
+    payload = mask.payload(content.connector, json.loads(content.body)["payload"])
     return EffectView(content.connector, content.target, content.slot, rows_of(payload, models.get(content.connector)))
 
 

@@ -11,17 +11,14 @@ from typing import Literal, Protocol
 from uuid import UUID
 
 from deedbox.gate.confirm import Confirmed, Stake
+from deedbox.model.again import RULES
 from deedbox.model.consequence import Consequence
 from deedbox.model.identity import Principal
 
 Decision = Literal["approve", "reject"]
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "superseded", "withdrawn"]
 
-RUNNING_AGAIN = (
-    "Only a parked job or one whose worker was lost is taken up again, under the same key.",
-    "A job that waits for a person, is being sent or has ended never starts again: it answers with its state.",
-    "A deliberate correction is a new job with a key of its own, linked to this one, with a reason and a fresh approval.",
-)
+RUNNING_AGAIN = RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +102,33 @@ class EditedBy:
 
 @dataclass(frozen=True, slots=True)
 class RepeatView:
-    """An effect that the replaced job has done, or may have done, under this slot."""
+    """An effect that the replaced job has done, or may have done, under this slot, with the provider's id of it where known."""
 
     slot: str
     state: str
     effect_id: UUID
+    provider_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoneBefore:
+    """An effect of the replaced job as it stands, with the provider's id of what it accepted, and since when it knows."""
+
+    slot: str
+    connector: str
+    target: str
+    state: str
+    provider_id: str | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalView:
+    """The job that is replaced: where it stands and what became of its effects."""
+
+    job_id: UUID
+    state: str
+    effects: tuple[DoneBefore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +174,8 @@ class ApprovalCard:
     reason: str | None = None
     superseded_by: UUID | None = None
     repeats: tuple[RepeatView, ...] = ()
+    original: OriginalView | None = None
+    """Where this job replaces another: what that one has done, with its receipts."""
     pruned_at: datetime | None = None
     purpose: Literal["effects", "input"] = "effects"
     """Whether effects are decided, or the arguments with which the action is to run."""

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
-from deedbox.extend.context import EffectPlan, recipients_of, sensitive_fields
+from deedbox.extend.context import EffectPlan, recipients_of
+from deedbox.extend.sensitive import sensitive_names
 from deedbox.gate.judge import Basis, by_group, judge, strictest, wishes
 from deedbox.gate.weigh import draw
 from deedbox.model.errors import DeedboxError
@@ -214,7 +215,7 @@ class Policies:
             digest=b"",
             kind=kind,
             recipients=recipients_of(connector, effect["target"], payload),
-            sensitive=connector is not None and holds_any(payload, sensitive_fields(connector.payload_model)),
+            sensitive=connector is not None and holds_any(payload, sensitive_names(connector.payload_model)),
         )
 
 

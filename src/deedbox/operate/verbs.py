@@ -3,6 +3,7 @@
 Rules that hold here hold at every face. Locks are taken in the order switch, queue, approval, effect, audit.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 from uuid import UUID
@@ -12,9 +13,11 @@ from deedbox.dispatch.declared import declared
 from deedbox.extend.connector import Connector
 from deedbox.gate.cancel import cancel_locked
 from deedbox.model.errors import DeedboxError
+from deedbox.model.fingerprint import encode
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import EFFECT
 from deedbox.operate.evidence import checked_evidence, checked_reason
+from deedbox.operate.masking import mask_of
 from deedbox.operate.switch_trial import Trial, try_switch
 from deedbox.operate.waiting import reasons
 from deedbox.store import audit, ledger, outbox, switch
@@ -162,8 +165,9 @@ class Verbs:
         return found
 
     async def effect(self, principal: Principal, effect_id: UUID) -> dict[str, Any]:
-        """One effect with the exact body that was approved, its receipts, the look-ups made, and why it does not go out yet.
+        """One effect with the body that was approved, its receipts, the look-ups made, and why it does not go out yet.
 
+        The body is exact unless `masked` says that something in it is sensitive: the approval's card shows that to who decides.
         Raises DeedboxError: permission_denied, not_found (a foreign one too).
         """
         _require(principal, "read")
@@ -172,7 +176,13 @@ class Verbs:
             row["receipts"] = await ledger.receipts(connection, row["job_id"], effect_id)
             row["probes"] = await ledger.probes(connection, effect_id)
             row["waits_for"] = await reasons(connection, principal.tenant, effect_id)
-        return {**row, "body": bytes(row["body"]).decode()}
+            mask = await mask_of(connection, row["job_id"])
+        body = bytes(row["body"]).decode()
+        shown = json.loads(body)
+        shown["payload"] = mask.payload(row["connector"], shown["payload"])
+        masked = shown != json.loads(body)
+        evidence = {name: mask.texts(row[name]) for name in ("message", "receipts", "probes")}
+        return {**row, **evidence, "body": encode(shown) if masked else body, "masked": masked}
 
     async def effect_verb(
         self,

@@ -26,6 +26,7 @@ _SELDOM = (
     "parent_job_id",
     "through",
     "expires_s",
+    "data_subject",
 )
 
 
@@ -87,6 +88,7 @@ class NewJob(NamedTuple):
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
     held_for: HeldFor | None = None
+    data_subject: str | None = None
 
     @property
     def alone(self) -> bool:

@@ -165,10 +165,10 @@ async def remove_contents(connection: Connection, jobs: Sequence[UUID], *, key_s
         )
 
 
-async def parked(connection: Connection, retention: Retention, after: UUID, limit: int) -> list[UUID]:
-    """Parked jobs that nobody took up within their retention, after an id."""
+async def parked(connection: Connection, retention: Retention, after: UUID, limit: int) -> list[tuple[UUID, str]]:
+    """Parked jobs that nobody took up within their retention, after an id, each with its tenant."""
     cursor = await connection.execute(statement("prune", "parked"), {**retention.parameters, "after": after, "limit": limit})
-    return [row[0] for row in await cursor.fetchall()]
+    return [(row[0], str(row[1])) for row in await cursor.fetchall()]
 
 
 async def remove_expired_keys(connection: Connection, limit: int) -> int:

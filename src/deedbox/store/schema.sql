@@ -22,6 +22,23 @@ BEGIN
     RETURN true;
 END $$;
 
+CREATE FUNCTION deedbox.audit_chain() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'audit_head' THEN
+        IF NEW.seq <> OLD.seq + 1 OR NOT EXISTS (
+            SELECT FROM deedbox.audit a WHERE a.seq = NEW.seq AND a.prev_sha256 = OLD.entry_sha256
+                AND a.entry_sha256 = NEW.entry_sha256
+        ) THEN
+            RAISE EXCEPTION 'audit_head moves on by one entry of the chain' USING ERRCODE = 'DB003';
+        END IF;
+    ELSIF NOT EXISTS (SELECT FROM deedbox.audit_head h WHERE h.seq = NEW.seq AND h.entry_sha256 = NEW.entry_sha256) THEN
+        RAISE EXCEPTION 'an entry of the audit is appended with its head' USING ERRCODE = 'DB003';
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION deedbox.clock() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT statement_timestamp() $$;
@@ -813,6 +830,15 @@ CREATE TABLE deedbox.schema_version (
     applied_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL
 );
 
+CREATE TABLE deedbox.sensitive (
+    kind text NOT NULL,
+    name text NOT NULL,
+    path text[] NOT NULL,
+    CONSTRAINT sensitive_kind_check CHECK ((kind = ANY (ARRAY['input'::text, 'output'::text, 'payload'::text]))),
+    CONSTRAINT sensitive_name_check CHECK ((name ~ '\S'::text)),
+    CONSTRAINT sensitive_path_check CHECK ((cardinality(path) > 0))
+);
+
 CREATE TABLE deedbox.session (
     session_sha256 bytea NOT NULL,
     principal_id uuid NOT NULL,
@@ -1078,6 +1104,9 @@ ALTER TABLE ONLY deedbox.rule_day
 ALTER TABLE ONLY deedbox.schema_version
     ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
 
+ALTER TABLE ONLY deedbox.sensitive
+    ADD CONSTRAINT sensitive_pkey PRIMARY KEY (kind, name, path);
+
 ALTER TABLE ONLY deedbox.session
     ADD CONSTRAINT session_pkey PRIMARY KEY (session_sha256);
 
@@ -1131,6 +1160,10 @@ CREATE INDEX approval_sampled ON deedbox.approval USING btree (tenant, action, s
 
 CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (approval_id);
 
+CREATE INDEX audit_at ON deedbox.audit USING btree (at);
+
+CREATE INDEX audit_subject ON deedbox.audit USING btree (subject_id, seq);
+
 CREATE INDEX call_job ON deedbox.call USING btree (job_id);
 
 CREATE INDEX delegation_approval ON deedbox.delegation USING btree (approval_id) WHERE (approval_id IS NOT NULL);
@@ -1162,6 +1195,10 @@ CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (st
 CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX identity_principal ON deedbox.identity USING btree (principal_id);
+
+CREATE INDEX job_caller_run ON ONLY deedbox.job USING btree (tenant, caller_run) WHERE (caller_run IS NOT NULL);
+
+CREATE INDEX job_data_subject ON ONLY deedbox.job USING btree (tenant, data_subject) WHERE (data_subject IS NOT NULL);
 
 CREATE INDEX job_document_content ON deedbox.job_document USING btree (tenant, sha256);
 
@@ -1197,6 +1234,8 @@ CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id
 
 CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
+CREATE INDEX receipt_provider ON ONLY deedbox.receipt USING hash (provider_id);
+
 CREATE UNIQUE INDEX session_name ON deedbox.session USING btree (session_id);
 
 CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
@@ -1211,9 +1250,21 @@ CREATE UNIQUE INDEX vote_say ON deedbox.vote USING btree (approval_id, COALESCE(
 
 CREATE TRIGGER approval_guard BEFORE UPDATE ON deedbox.approval FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
 
+CREATE TRIGGER audit_chained AFTER INSERT ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.audit_chain();
+
+CREATE TRIGGER audit_detail_guard BEFORE UPDATE ON deedbox.audit_detail FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_detail_guard_truncate BEFORE TRUNCATE ON deedbox.audit_detail FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
+
 CREATE TRIGGER audit_guard BEFORE DELETE OR UPDATE ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER audit_guard_truncate BEFORE TRUNCATE ON deedbox.audit FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_head_chained AFTER UPDATE ON deedbox.audit_head FOR EACH ROW EXECUTE FUNCTION deedbox.audit_chain();
+
+CREATE TRIGGER audit_head_guard BEFORE INSERT OR DELETE ON deedbox.audit_head FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_head_guard_truncate BEFORE TRUNCATE ON deedbox.audit_head FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) OR (old.digest IS DISTINCT FROM new.digest) OR (old.target IS DISTINCT FROM new.target) OR (old.connector IS DISTINCT FROM new.connector))) EXECUTE FUNCTION deedbox.guard();
 

@@ -70,6 +70,7 @@ class JobRow:
     parent_job_id: UUID | None
     deadline: datetime | None
     contents_pruned_at: datetime | None
+    subject: UUID
 
 
 @dataclass(frozen=True, slots=True)

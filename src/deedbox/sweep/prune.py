@@ -18,6 +18,7 @@ from deedbox import telemetry
 from deedbox.model.lifecycle import JOB
 from deedbox.store import notices, prune
 from deedbox.store.alert import Alert, open_alerts
+from deedbox.store.audit import AuditEntry, append
 from deedbox.store.decision import lock_job
 from deedbox.store.ending import JobEnding, end_job
 from deedbox.store.ids import IdSource
@@ -183,20 +184,26 @@ class Pruning:
             return False
         closed: list[UUID] = []
 
-        async def page(connection: Connection) -> list[UUID]:
+        async def page(connection: Connection) -> list[tuple[UUID, str]]:
             found = await prune.parked(connection, self._retention, self._parked.after, PAGE)
-            for job_id in found:
+            entries: list[AuditEntry] = []
+            for job_id, tenant in found:
                 job = await lock_job(connection, job_id)
                 if job is not None and job.state in JOB.sources("close"):
                     await end_job(connection, job_id, _CLOSED, event_id=self._ids.new())
                     closed.append(job_id)
+                    by = ("system:sweep", "sweep", "system")
+                    entries.append(AuditEntry(tenant, *by, "close", "job", str(job_id), _CLOSED.message))
+            # The lock on the end of the chain is the last that is taken.
+            for entry in entries:
+                await append(connection, entry)
             return found
 
         found = await self._elected(page)
         if found is None:
             return False
         await tell(self._pool, jobs=closed)
-        self._parked.move(found[-1] if found else None, whole=len(found) == PAGE, rest_s=PASS_S)
+        self._parked.move(found[-1][0] if found else None, whole=len(found) == PAGE, rest_s=PASS_S)
         return len(found) == PAGE
 
     async def _find_misplaced(self) -> bool:

@@ -7,6 +7,7 @@ from uuid import UUID
 from deedbox.access.resolve import resolve_key
 from deedbox.access.sessions import ABSOLUTE_S, login, resolve_session
 from deedbox.model.identity import Principal
+from deedbox.operate.auditing import Auditing
 from deedbox.operate.readiness import Readiness
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
             identity=Identity(pool, installation.ids, installation.keys),
+            auditing=Auditing(pool),
             wakeup=installation.wakeup,
             limits=Limits(json_bytes=settings.max_json_bytes, upload_bytes=settings.max_upload_bytes),
             extra_routes=tuple(web_routes(pages)),

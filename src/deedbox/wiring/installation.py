@@ -15,6 +15,7 @@ from deedbox.access.sessions import LoginGuard
 from deedbox.connectors.read import TargetReader
 from deedbox.egress import EgressPolicy, async_http_client
 from deedbox.extend.registry import App
+from deedbox.extend.sensitive import marked_fields
 from deedbox.extend.submitter import TakesSubmitter
 from deedbox.intake.child import ChildIntake
 from deedbox.intake.submit import Intake
@@ -29,6 +30,7 @@ from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
+from deedbox.store import sensitive
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
@@ -116,6 +118,8 @@ async def opened(
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
             await _register(pool, settings, name, roles)
+            async with autocommit(pool) as connection:
+                await sensitive.keep(connection, marked_fields(app.actions, app.connectors))
             stack.push_async_callback(_unregister, pool, name)
         receivers = [receiver.name for receiver in settings.callbacks]
         try:
@@ -126,6 +130,7 @@ async def opened(
                 public_url=settings.public_url,
                 max_waiting=settings.max_waiting,
                 callbacks=receivers,
+                scan_uploads=settings.scan_uploads,
             )
         except ValueError as error:
             raise StartError(str(error)) from error

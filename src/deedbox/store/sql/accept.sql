@@ -10,7 +10,8 @@ WITH input AS (
              tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
              key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
              lane_id bigint, priority smallint, run_at timestamptz, deadline timestamptz, deadline_s float8, attempts integer,
-             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid, through uuid
+             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid, through uuid,
+             data_subject text
          )
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
@@ -22,9 +23,9 @@ WITH input AS (
     SELECT input.* FROM input JOIN new USING (job_id)
 ), j AS (
     INSERT INTO deedbox.job (job_id, tenant, action, action_version, idempotency_key, key_sha256, key_source, subject, role,
-                             source, caller_run, trace, callback, replaces, parent_job_id, through, created_at)
+                             source, caller_run, trace, callback, replaces, parent_job_id, through, data_subject, created_at)
     SELECT job_id, tenant, action, version, key, key_sha256, key_source, subject, role, source, caller_run, trace, callback,
-           replaces, parent_job_id, through, deedbox.clock()
+           replaces, parent_job_id, through, data_subject, deedbox.clock()
     FROM fresh
 ), p AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh

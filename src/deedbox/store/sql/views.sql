@@ -31,7 +31,7 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
-       j.parent_job_id, q.deadline, r.pruned_at
+       j.parent_job_id, q.deadline, r.pruned_at, j.subject
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
