@@ -79,7 +79,7 @@ BREAKS = {
         "submit claim take_over take_over take_over steer steer",
         "ended 2 times",
     ),
-    "quorum": ([("decision", "count_votes", "count(*)", "count(*) + 1")], "hurry", "approved by 1 of 2 people"),
+    "quorum": ([("decision", "standing", "a.allowed, a.quorum,", "a.allowed, 1,")], "hurry", "approved by 1 of 2 people"),
     "digest": ([("outbox", "lease", "SELECT sha256(p.body)", "SELECT e.digest")], "hurry forge send_now", "other bytes than"),
     "switch": (
         [

@@ -1,7 +1,8 @@
 -- Who decides: what an approval's effects can lead to, which role its domain names, who edited it, and says that were handed on.
 -- Locks: ACCESS EXCLUSIVE on approval and on vote for the moment of adding columns that are empty or have a constant default
 -- (nothing is rewritten; the checks are NOT VALID, for every row there is meets them by its default); SHARE on vote while its new
--- index is built (votes wait for it; there is one row for each decision that was made).
+-- index is built (votes wait for it; there is one row for each decision that was made); SHARE ROW EXCLUSIVE on tenant, principal and
+-- approval for the moment in which the new table's references to them are made (it is empty, so nothing is scanned).
 
 ALTER TABLE deedbox.approval
     ADD COLUMN consequence text NOT NULL DEFAULT 'consequential',
