@@ -126,6 +126,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
         3000,
         lambda c: outbox.lease(c, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16]),
     )
+    yield 3000, lambda c: _lease_gated(c, events)
     yield 60, outbox.next_due
     yield 60, lambda c: c.execute(statement("waits", "gates"), {"tenant": "default", "effect_id": one.effect})
     yield 60, lambda c: c.execute(statement("waits", "facts"), {"tenant": "default", "effect_id": one.effect})
@@ -165,6 +166,13 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 200, lambda c: prune.in_the_way(c, one.month, DAY_S)
     yield 20000, lambda c: prune.misplaced(c, UUID(int=0), 1000)
     yield 20000, doctor.misplaced
+
+
+async def _lease_gated(connection: Connection, events: list[UUID]) -> None:
+    """A lease that holds a target with a rate, of which everything waits."""
+    place = Place("default", "note", "wall")
+    await targets.limit(connection, place, rate_per_s=100.0, burst=16, order_by=None, by="test")
+    await outbox.lease(connection, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16])
 
 
 def _completed(one: Sample) -> list[queue.Completed]:
