@@ -141,6 +141,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
         3000,
         lambda c: outbox.lease(c, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16]),
     )
+    yield 3000, lambda c: _lease_gated(c, events)
     yield 60, outbox.next_due
     yield 60, lambda c: c.execute(statement("waits", "gates"), {"tenant": "default", "effect_id": one.effect})
     yield 60, lambda c: c.execute(statement("waits", "facts"), {"tenant": "default", "effect_id": one.effect})
@@ -182,6 +183,13 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 20000, doctor.misplaced
     yield 300, lambda c: notices.forget_old(c, DAY_S, UUID(int=0), 200)
     yield 100, lambda c: notices.cancel_of_approval(c, one.new[0])
+
+
+async def _lease_gated(connection: Connection, events: list[UUID]) -> None:
+    """A lease that holds a target with a rate, of which everything waits."""
+    place = Place("default", "note", "wall")
+    await targets.limit(connection, place, rate_per_s=100.0, burst=16, order_by=None, by="test")
+    await outbox.lease(connection, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16])
 
 
 def _completed(one: Sample) -> list[queue.Completed]:

@@ -230,7 +230,7 @@ async def fail(box: Outbox, count: int, outcome: Outcome = UNSENT, **options: An
     """So many sendings that end like this."""
     box.connector.script.extend([outcome] * count)
     await many(box, count)
-    dispatcher = box.dispatcher(slots=1, breaker=QUICK, retry=Retry(attempts=9, base=1000, cap=1000), **options)
+    dispatcher = box.dispatcher(slots=1, breaker=QUICK, retry=Retry(attempts=9, base=1e7, cap=1e7), **options)
     for _ in range(count):
         assert await dispatcher.once() == 1
 
@@ -293,7 +293,7 @@ async def test_each_failed_probe_keeps_it_open_for_twice_as_long_up_to_a_bound(b
         now += open_s + 1
         await box.database.shift_clock(now)
         box.connector.script.append(UNSENT)
-        assert await box.dispatcher(breaker=QUICK, retry=Retry(attempts=9, base=5000, cap=5000)).once() == 1
+        assert await box.dispatcher(breaker=QUICK, retry=Retry(attempts=9, base=1e7, cap=1e7)).once() == 1
         assert (await line(box)).breaker == "open"
     assert await box.database.value("SELECT count(*) FROM deedbox.alert WHERE cause = 'breaker_open'") == 1
 
@@ -351,7 +351,7 @@ async def test_targets_that_share_a_server_share_its_breaker(box: Outbox):
     box.connector.script.extend([UNSENT, UNSENT])
     for name in ("ada", "bo", "cy"):
         await many(box, 1, target=name)
-    dispatcher = box.dispatcher(slots=1, breaker=QUICK, retry=Retry(attempts=9, base=1000, cap=1000))
+    dispatcher = box.dispatcher(slots=1, breaker=QUICK, retry=Retry(attempts=9, base=1e7, cap=1e7))
     assert [await dispatcher.once() for _ in range(3)] == [1, 1, 0]
     await box.database.shift_clock(31)
     assert await dispatcher.once() == 1
@@ -366,7 +366,7 @@ async def test_a_person_closes_it_and_zero_failures_never_open_it(box: Outbox):
     assert len(await box.lease()) == 1
     box.connector.script.extend([UNSENT] * 5)
     await many(box, 5)
-    await box.dispatcher(breaker=Breaker(failures=0), retry=Retry(attempts=9, base=1000, cap=1000)).once()
+    await box.dispatcher(breaker=Breaker(failures=0), retry=Retry(attempts=9, base=1e7, cap=1e7)).once()
     assert (await line(box)).breaker == "closed"
 
 

@@ -89,7 +89,7 @@ async def test_every_thing_that_holds_an_effect_back_is_named(box: Outbox):
 @proves("G-WAITS-SAID")
 @pytest.mark.usefixtures("dispatching")
 async def test_a_breaker_and_a_wait_are_named(box: Outbox):
-    one = box.dispatcher(breaker=Breaker(failures=1), retry=Retry(attempts=9, base=1000, cap=1000))
+    one = box.dispatcher(breaker=Breaker(failures=1), retry=Retry(attempts=9, base=1e7, cap=1e7))
     box.connector.script.append(Transient("rate_limited", "http_429", "Busy.", "answered", 30.0))
     await box.build(Planned(target="busy"))
     await one.once()

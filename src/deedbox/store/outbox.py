@@ -27,6 +27,7 @@ from deedbox.telemetry import EFFECTS, log
 ATTEMPTS = 20
 RETRY = Retry(attempts=ATTEMPTS)
 _PAGES = 20
+_KEY = ("tenant", "connector", "target")
 _KEYED = 1000
 """Effects whose place in a target's order is written down at once."""
 _FIRST = UUID(int=0)
@@ -145,7 +146,7 @@ async def lease(
                 {"tenant": tenant, "connector": connector, "target": target, "path": path, "limit": _KEYED},
             )
     cursor = await connection.execute(
-        statement("outbox", "lease"),
+        statement("outbox", "lease_gated" if held else "lease"),
         {
             "environment_on": environment_on,
             "connectors": list(connectors),
@@ -153,9 +154,7 @@ async def lease(
             "lease_s": lease_s,
             "event_id": list(event_ids),
             "limit": len(event_ids),
-            "held_tenant": [one[0] for one in held],
-            "held_connector": [one[1] for one in held],
-            "held_target": [one[2] for one in held],
+            **({f"held_{name}": [one[place] for one in held] for place, name in enumerate(_KEY)} if held else {}),
         },
     )
     return [Leased(*row) for row in await cursor.fetchall()]

@@ -84,19 +84,102 @@ WHERE e.effect_id = next.effect_id AND p.proposal_effect_id = e.proposal_effect_
             SELECT sha256(p.body) FROM deedbox.proposal_effect p WHERE p.proposal_effect_id = e.proposal_effect_id
         )
 
--- name: lease
--- Lease up to `limit` effects that may go out now. One statement reads all that must stand: both halves of the switch (rows
--- FOR SHARE, the environment's as a parameter), the target with its rate, order and breaker, the times, the predecessor, the
--- approval or verdict, and the digest of the very bytes that will be sent. Queue rows are locked before effects, each skipped
--- where someone holds it. A leased act writes its event; a notice writes none. What a gated target may let through is chosen
--- first, by the target's own index and no more than it may; then the oldest of all that may go. That index has a CASE for its
--- predicate, so that it serves those alone who ask with the same one, and never the scan by age.
+-- part: switches
+-- The rows of the switch, held shared.
 WITH switches AS MATERIALIZED (
     SELECT switch_id, kind, tenant, action, connector, target, is_on,
            -- A root is one for all, and of its kind; a row that says otherwise is no root, and without one it is off.
            num_nonnulls(tenant, action, connector, target) = 0
                AND kind = CASE switch_id WHEN 'acts' THEN 'act' ELSE 'notice' END AS whole
     FROM deedbox.switch ORDER BY switch_id FOR SHARE
+
+-- part: take
+-- Take of the candidates as many as there are ids for events, and write those.
+), held AS MATERIALIZED (
+    -- No more than can be sent: what is locked here, others pass by.
+    SELECT q.job_id FROM deedbox.queue q
+    WHERE q.job_id IN (SELECT job_id FROM candidate WHERE kind = 'act')
+    ORDER BY q.job_id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), picked AS MATERIALIZED (
+    SELECT e.effect_id FROM candidate c JOIN deedbox.effect e USING (effect_id)
+    -- A CASE, here and below: each row is found by its id, and not by an index of everything that waits.
+    WHERE (c.kind = 'notice' OR c.job_id IN (SELECT job_id FROM held)) AND CASE
+        WHEN e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock() THEN true
+    END
+    ORDER BY c.not_before, c.effect_id
+    LIMIT %(limit)s
+    FOR UPDATE OF e SKIP LOCKED
+), numbered AS (
+    SELECT effect_id, row_number() OVER () AS n FROM picked
+), moved AS (
+    UPDATE deedbox.effect e
+    SET state = 'sending', attempt = e.attempt + 1, fence = nextval('deedbox.fence_seq'), sender = %(sender)s,
+        lease_until = deedbox.clock() + make_interval(secs => %(lease_s)s),
+        first_sent_at = coalesce(e.first_sent_at, deedbox.clock()), phase = NULL, class = NULL, code = NULL, message = NULL,
+        sender_closed = false, updated_at = deedbox.clock()
+    FROM numbered
+    JOIN unnest(%(event_id)s::uuid[]) WITH ORDINALITY AS ids (event_id, n) USING (n)
+    WHERE e.effect_id = numbered.effect_id AND CASE WHEN e.state IN ({{effect.lease}}) THEN true END
+    RETURNING e.effect_id, e.job_id, e.tenant, e.action, e.kind, e.connector, e.target, e.slot, e.attempt, e.fence,
+              e.proposal_effect_id, ids.event_id
+), counted AS (
+    SELECT effect_id, job_id, connector, slot, attempt, event_id, count(*) OVER (PARTITION BY job_id) AS many,
+           row_number() OVER (PARTITION BY job_id ORDER BY effect_id) AS place
+    FROM moved WHERE kind = 'act'
+), raised AS (
+    UPDATE deedbox.queue q SET last_seq = q.last_seq + c.many
+    FROM (SELECT DISTINCT job_id, many FROM counted) AS c
+    WHERE q.job_id = c.job_id
+    RETURNING q.job_id, q.last_seq, q.round
+), told AS (
+    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
+    SELECT c.job_id, r.last_seq - c.many + c.place, c.event_id, 'effect.sending', r.round, deedbox.clock(),
+           jsonb_build_object('effect_id', c.effect_id, 'connector', c.connector, 'slot', c.slot, 'attempt', c.attempt)
+    FROM counted c JOIN raised r USING (job_id)
+
+-- part: answer
+-- What a dispatcher needs of each that was leased.
+SELECT m.effect_id, m.job_id, m.tenant, m.action, m.kind, m.connector, m.target, m.slot, m.attempt, m.fence, p.body,
+       t.capability, extract(epoch FROM t.native_key_ttl)::float8,
+       0 < (
+           SELECT count(*) FROM gate g
+           WHERE g.troubled AND (g.tenant, g.connector) = (m.tenant, m.connector) AND g.target IN (m.target, '*')
+       )
+FROM moved m
+JOIN deedbox.proposal_effect p ON p.proposal_effect_id = m.proposal_effect_id
+LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (m.tenant, m.connector, m.target)
+
+-- name: lease
+-- Lease up to `limit` effects that may go out now. One statement reads all that must stand: both halves of the switch (rows
+-- FOR SHARE, the environment's as a parameter), the target, the times, the predecessor, the approval or verdict, and the digest of
+-- the very bytes that will be sent. Queue rows are locked before effects, each skipped where someone holds it. A leased act writes
+-- its event; a notice writes none. Of gated targets it takes nothing: that is for `lease_gated`, which takes ten times as long to
+-- plan and is asked only where the transaction holds such a target.
+{{part.switches}}
+), gate AS MATERIALIZED (
+    -- The targets that do not simply let through.
+    SELECT t.tenant, t.connector, t.target, t.gated OR coalesce(t.open_until > deedbox.clock(), false) AS shut,
+           t.failures > 0 OR t.breaker <> 'closed' AS troubled
+    FROM deedbox.target t WHERE t.gated OR t.open_until IS NOT NULL OR t.failures > 0
+), candidate AS MATERIALIZED (
+    SELECT e.effect_id, e.job_id, e.kind, e.not_before
+    FROM deedbox.effect e
+    WHERE {{part.may_leave}}
+        AND (e.tenant, e.connector, e.target) NOT IN (SELECT g.tenant, g.connector, g.target FROM gate g WHERE g.shut)
+        AND (e.tenant, e.connector) NOT IN (SELECT g.tenant, g.connector FROM gate g WHERE g.shut AND g.target = '*')
+    ORDER BY e.not_before
+    LIMIT %(limit)s * 4
+{{part.take}}
+)
+{{part.answer}}
+
+-- name: lease_gated
+-- The same, and of the gated targets that this transaction holds no more than their rate, their order and their breaker allow. What
+-- such a target may let through is chosen first, by the target's own index; then the oldest of all that may go. That index has a
+-- CASE for its predicate, so that it serves those alone who ask with the same one, and never the scan by age.
+{{part.switches}}
 ), gate AS MATERIALIZED (
     -- The targets that do not simply let through, and how many each lets through in this statement.
     SELECT t.tenant, t.connector, t.target, t.order_by, t.breaker,
@@ -178,49 +261,7 @@ WITH switches AS MATERIALIZED (
              OR e.effect_id IN (SELECT effect_id FROM chosen_of_all))
     ORDER BY e.not_before
     LIMIT %(limit)s * 4
-), held AS MATERIALIZED (
-    -- No more than can be sent: what is locked here, others pass by.
-    SELECT q.job_id FROM deedbox.queue q
-    WHERE q.job_id IN (SELECT job_id FROM candidate WHERE kind = 'act')
-    ORDER BY q.job_id
-    LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
-), picked AS MATERIALIZED (
-    SELECT e.effect_id FROM candidate c JOIN deedbox.effect e USING (effect_id)
-    -- A CASE, here and below: each row is found by its id, and not by an index of everything that waits.
-    WHERE (c.kind = 'notice' OR c.job_id IN (SELECT job_id FROM held)) AND CASE
-        WHEN e.state IN ({{effect.lease}}) AND e.not_before <= deedbox.clock() AND e.not_after > deedbox.clock() THEN true
-    END
-    ORDER BY c.not_before, c.effect_id
-    LIMIT %(limit)s
-    FOR UPDATE OF e SKIP LOCKED
-), numbered AS (
-    SELECT effect_id, row_number() OVER () AS n FROM picked
-), moved AS (
-    UPDATE deedbox.effect e
-    SET state = 'sending', attempt = e.attempt + 1, fence = nextval('deedbox.fence_seq'), sender = %(sender)s,
-        lease_until = deedbox.clock() + make_interval(secs => %(lease_s)s),
-        first_sent_at = coalesce(e.first_sent_at, deedbox.clock()), phase = NULL, class = NULL, code = NULL, message = NULL,
-        sender_closed = false, updated_at = deedbox.clock()
-    FROM numbered
-    JOIN unnest(%(event_id)s::uuid[]) WITH ORDINALITY AS ids (event_id, n) USING (n)
-    WHERE e.effect_id = numbered.effect_id AND CASE WHEN e.state IN ({{effect.lease}}) THEN true END
-    RETURNING e.effect_id, e.job_id, e.tenant, e.action, e.kind, e.connector, e.target, e.slot, e.attempt, e.fence,
-              e.proposal_effect_id, ids.event_id
-), counted AS (
-    SELECT effect_id, job_id, connector, slot, attempt, event_id, count(*) OVER (PARTITION BY job_id) AS many,
-           row_number() OVER (PARTITION BY job_id ORDER BY effect_id) AS place
-    FROM moved WHERE kind = 'act'
-), raised AS (
-    UPDATE deedbox.queue q SET last_seq = q.last_seq + c.many
-    FROM (SELECT DISTINCT job_id, many FROM counted) AS c
-    WHERE q.job_id = c.job_id
-    RETURNING q.job_id, q.last_seq, q.round
-), told AS (
-    INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
-    SELECT c.job_id, r.last_seq - c.many + c.place, c.event_id, 'effect.sending', r.round, deedbox.clock(),
-           jsonb_build_object('effect_id', c.effect_id, 'connector', c.connector, 'slot', c.slot, 'attempt', c.attempt)
-    FROM counted c JOIN raised r USING (job_id)
+{{part.take}}
 ), spent AS (
     -- What was taken from gated targets, whose rows this transaction has had since before it looked. A breaker that was open
     -- lets one through, and is half open until it is known how that one ended.
@@ -236,15 +277,7 @@ WITH switches AS MATERIALIZED (
     ) AS g
     WHERE (t.tenant, t.connector, t.target) = (g.tenant, g.connector, g.target)
 )
-SELECT m.effect_id, m.job_id, m.tenant, m.action, m.kind, m.connector, m.target, m.slot, m.attempt, m.fence, p.body,
-       t.capability, extract(epoch FROM t.native_key_ttl)::float8,
-       0 < (
-           SELECT count(*) FROM gate g
-           WHERE g.troubled AND (g.tenant, g.connector) = (m.tenant, m.connector) AND g.target IN (m.target, '*')
-       )
-FROM moved m
-JOIN deedbox.proposal_effect p ON p.proposal_effect_id = m.proposal_effect_id
-LEFT JOIN deedbox.target t ON (t.tenant, t.connector, t.target) = (m.tenant, m.connector, m.target)
+{{part.answer}}
 
 -- name: lock_effect
 -- Lock an effect, after its job's queue row, and read what any move out of its state is decided by.
