@@ -31,7 +31,7 @@ from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.web import WebDeps
 from deedbox.web import routes as web_routes
-from deedbox.web.routes import HEADINGS
+from deedbox.web.headings import HEADINGS
 from tests.database import fresh_database
 from tests.decisions import decisions_on
 from tests.door_cases import OTHER_TENANT, SETUPS, Case, Stage

@@ -114,7 +114,12 @@ class World:
 async def world(seed: int) -> AsyncGenerator[World]:
     """Providers of each capability, listening."""
     kinds: dict[str, dict[str, Any]] = {
-        "keyed": {"capability": "native_key", "proven": "2026-11-30, a test", "key_ttl_s": 86400.0, "look_up": "/notes/{key}"},
+        "keyed": {
+            "capability": "native_key",
+            "proven": "2026-11-30 by us",
+            "key_ttl_s": 86400.0,
+            "look_up": "/notes/{key}",
+        },
         "searchable": {"capability": "searchable", "look_up": "/notes/{key}"},
         "blind": {},
     }

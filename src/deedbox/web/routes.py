@@ -28,6 +28,7 @@ from deedbox.web.account import Account
 from deedbox.web.alerts import AlertPages
 from deedbox.web.approving import Approves, Approving
 from deedbox.web.forms import Site, read_form
+from deedbox.web.headings import HEADINGS
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
 from deedbox.web.visits import Visits, own_id, own_path, require_csrf
 
@@ -37,23 +38,6 @@ if TYPE_CHECKING:
 _Handler = Callable[[Request], Awaitable[Response]]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_REASON = 2000
-HEADINGS = {
-    "approval_changed": "This changed after you opened it",
-    "already_decided": "This has been decided already",
-    "approval_expired": "The time to decide is over",
-    "repeat_unconfirmed": "This would be done a second time",
-    "permission_denied": "You may not decide this",
-    "confirmation_required": "One thing more is needed",
-    "session_required": "This is decided on its page",
-    "policy_denied": "The policy denies this",
-    "invalid_input": "Nothing was decided",
-    "csrf_failed": "Nothing was done",
-    "not_found": "There is nothing here",
-    "illegal_move": "It is too late for that",
-    "too_many_logins": "Too many tries",
-    "login_refused": "You are not logged in",
-}
-"""What stands above a refusal on a page, by its code; each says another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +224,10 @@ class _Console:
 
     async def cancel_effect(self, request: Request) -> Response:
         """POST /effects/{id}/cancel: what leaves by itself does not."""
-        self._site.require_own_form(request)
-        session = await self._session(request)
-        if session is None:
-            return self.visits.logged_out("/")
-        form = await read_form(request)
-        require_csrf(session, form)
+        found = await self._visits.own_form(request)
+        if found is None:
+            return self._visits.logged_out("/")
+        session, form = found
         effect_id = own_id(request.path_params["effect_id"])
         if effect_id is None or self._deps.cancel_effect is None:
             raise _not_found()
@@ -267,14 +249,11 @@ class _Console:
 
     async def decide(self, request: Request) -> Response:
         """POST /approvals/{id}."""
-        self._site.require_own_form(request)
         approval_id = own_id(request.path_params["approval_id"])
-        session = await self._session(request)
-        if session is None:
-            where = "/" if approval_id is None else f"/approvals/{approval_id}"
-            return self.visits.logged_out(where)
-        form = await read_form(request)
-        require_csrf(session, form)
+        found = await self._visits.own_form(request)
+        if found is None:
+            return self._visits.logged_out("/" if approval_id is None else f"/approvals/{approval_id}")
+        session, form = found
         if approval_id is None:
             raise _not_found()
         try:
