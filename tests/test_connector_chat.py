@@ -15,6 +15,7 @@ from deedbox.connectors import ConnectorSettings, Slack, SlackConfig, Telegram, 
 from deedbox.connectors.slack import escaped
 from deedbox.connectors.telegram import WORD_JOINER, plain
 from deedbox.egress import EgressPolicy
+from deedbox.extend.announce import Announces
 from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
 from deedbox.testing import HttpProvider
 from tests.guarantees import proves
@@ -279,3 +280,10 @@ def test_a_message_that_was_lost_is_found_in_the_history_by_its_effect_and_none_
 )
 def test_the_card_says_where_it_goes(connector: Slack | Telegram, said: str):
     assert connector.describe("C0123456789", {"text": "hello"}) == said
+
+
+@pytest.mark.parametrize("connector", [Slack(), Telegram()], ids=["slack", "telegram"])
+def test_what_the_house_has_to_say_fits_a_message_however_long_it_is(connector: Slack | Telegram) -> None:
+    assert isinstance(connector, Announces)
+    said = connector.announcement("C0123456789", "A target is left alone", "@all " * 3000)
+    assert connector.payload_model.model_validate(said).model_dump()["text"].startswith("A target is left alone\n@all ")

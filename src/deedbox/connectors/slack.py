@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{4,20}")
 _EVENT = "deedbox_effect"
+_LONGEST = 4000
 _CODE = re.compile(r"[a-z_]{1,60}")
 # What Slack documents for chat.postMessage. What it may say besides is not guessed at: it is ambiguous.
 _DENIED = frozenset(
@@ -52,7 +53,7 @@ class SlackMessage(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    text: Annotated[str, StringConstraints(min_length=1, max_length=4000), Field(title="Text")]
+    text: Annotated[str, StringConstraints(min_length=1, max_length=_LONGEST), Field(title="Text")]
     thread: Annotated[str | None, Field(title="In the thread of", pattern=r"^[0-9]{1,12}\.[0-9]{1,9}$")] = None
 
     @field_validator("text")
@@ -93,6 +94,10 @@ class Slack:
         """Raise ValueError for a target that is no channel or a payload that is no message."""
         self.check_target(target)
         SlackMessage.model_validate(dict(payload))
+
+    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:  # noqa: ARG002 -- what a connector may offer
+        """A message with the subject first, cut where it is too long for one."""
+        return {"text": f"{subject}\n{body}"[:_LONGEST]}
 
     def describe(self, target: str, payload: Mapping[str, Any]) -> str:
         """Which channel gets a message of which length."""

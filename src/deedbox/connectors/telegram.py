@@ -78,6 +78,10 @@ class Telegram:
         self.check_target(target)
         TelegramMessage.model_validate(dict(payload))
 
+    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:  # noqa: ARG002 -- what a connector may offer
+        """A message with the subject first, cut where it is too long for one."""
+        return {"text": f"{subject}\n{body}"[: _LONGEST // 2]}
+
     def describe(self, target: str, payload: Mapping[str, Any]) -> str:
         """Which chat gets a message of which length."""
         message = TelegramMessage.model_validate(dict(payload))

@@ -43,7 +43,7 @@ WITH old AS (
     RETURNING e.effect_id, e.job_id, e.tenant, e.connector, e.target, e.slot, e.order_key, e.updated_at
 ), told AS (
     INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
-    SELECT gen_random_uuid(), m.tenant, 'unknown_too_long', m.job_id, m.effect_id,
+    SELECT gen_random_uuid(), m.tenant, 'effect_unknown_long', m.job_id, m.effect_id,
            'Nobody knows for ' || greatest(1, floor(extract(epoch FROM deedbox.clock() - m.updated_at) / 3600))
            || ' h whether ' || m.slot || ' was accepted by ' || m.connector || ':' || m.target
            || CASE WHEN behind.many > 0 THEN '; ' || behind.many || ' wait behind it' ELSE '' END || '.'
