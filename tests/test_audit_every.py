@@ -10,7 +10,9 @@ import pytest
 
 from deedbox.access import (
     LoginGuard,
+    add_form_key,
     add_key,
+    add_tenant,
     add_user,
     disable_user,
     enable_user,
@@ -19,15 +21,21 @@ from deedbox.access import (
     list_keys,
     login,
     logout,
+    mint_personal_key,
+    put_role,
+    remove_role,
     revoke_key,
+    rotate_key,
+    set_email,
     withdraw_roles,
 )
-from deedbox.extend.connector import Ambiguous
+from deedbox.extend.connector import Ambiguous, TargetLimits
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.audited import VERBS
 from deedbox.model.errors import DeedboxError
 from deedbox.operate.erasure import Erasure
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.store.audit import verify
 from deedbox.store.prune import DAY_S, Retention
@@ -54,14 +62,24 @@ async def people(one: Road) -> None:
     await withdraw_roles(pool, "default", "Zoë", ["viewer"])
     opened = [await login(pool, "default", "Zoë", PASSWORD, guard=LoginGuard(), peer="10.0.0.1") for _ in range(2)]
     assert opened[0] is not None
+    await mint_personal_key(pool, ids, opened[0].principal, "mine", door="page")
+    await set_email(pool, "default", "Zoë", "zoe@people.example")
     await logout(pool, opened[0].token)
     assert await login(pool, "default", "Zoë", "wrong", guard=LoginGuard(), peer="10.0.0.1") is None
     await end_sessions(pool, "default", "Zoë")
     await disable_user(pool, "default", "Zoë")
     await enable_user(pool, "default", "Zoë")
     await add_key(pool, ids, "default", "n8n", ["operator"], "flow")
-    [line] = await list_keys(pool, "default")
+    [line] = [one for one in await list_keys(pool, "default") if one.label == "flow"]
+    await rotate_key(pool, ids, "default", str(line.key_id), 60.0)
     await revoke_key(pool, "default", line.key_id)
+    origins = ["https://shop.example"]
+    await add_form_key(
+        pool, ids, "default", "page", ["operator"], "form", action="write_words", origins=origins, rate_per_minute=10
+    )
+    await add_tenant(pool, "north")
+    await put_role(pool, "default", "auditor", ["read"])
+    await remove_role(pool, "default", "auditor")
 
 
 async def jobs(one: Road) -> None:
@@ -122,6 +140,11 @@ async def effects(box: Outbox) -> None:
         await verbs.effect_verb(first, built[1].effect_id, "disprove", reason="Nothing there.")
     await verbs.effect_verb(second, built[1].effect_id, "disprove", reason="Nothing there.")
     await verbs.effect_verb(first, built[2].effect_id, "abandon", reason="Given up.")
+    targets = Targets(box.pool, {box.connector.name: box.connector})
+    place = (box.connector.name, "wall")
+    await targets.pause(first, *place, "Too much at once.")
+    await targets.resume(first, *place, "Enough.")
+    await targets.limit(first, *place, TargetLimits(rate_per_s=5.0), "Slower.")
 
 
 @proves("G-AUDIT-EVERY")
@@ -145,4 +168,7 @@ def _looked_at(verb: str) -> bool:
     """Whether another test names the verb as one that stands in the audit."""
     mark = re.compile(rf"""["']{verb}["']""")
     others = (path for path in TESTS.rglob("test_*.py") if path.name != Path(__file__).name)
-    return any("audit" in text and mark.search(text) for text in (path.read_text(encoding="utf-8") for path in others))
+    return any(
+        ("audit" in text or ".told(" in text) and mark.search(text)
+        for text in (path.read_text(encoding="utf-8") for path in others)
+    )

@@ -104,6 +104,14 @@ BODIES: dict[str, Any] = {
     "/api/lanes/{lane_id}": {"paused": True, "reason": "because"},
     "/api/lanes/actions/{action}": {"limit": 1, "reason": "because"},
     "/api/effects/{effect_id}/{verb}": {"reason": "because"},
+    "/api/approvals/{approval_id}/edit": {"digest": "0" * 64, "payloads": {"note": {}}},
+    "/api/approvals/{approval_id}/delegate": {"to": "Ada"},
+    "/api/delegations": {"to": "Sub", "until": "2999-01-01T00:00:00Z"},
+    "/api/alerts/{alert_id}/close": {"reason": "because"},
+    "/api/callbacks/replay": {"since": "2026-01-01T00:00:00Z"},
+    "/api/callbacks/{target}/enable": {"reason": "because"},
+    "/api/targets": {"connector": "http", "target": "notes", "paused": True, "reason": "because"},
+    "/api/erasures": {"data_subject": "somebody", "reason": "because"},
     "/api/login": {"name": "x", "password": "y"},
 }
 
