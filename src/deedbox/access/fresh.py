@@ -18,14 +18,14 @@ FRESH_S = 300.0
 async def proved_lately(
     pool: Pool, token: str, principal: Principal, password: str, *, guard: LoginGuard, peer: str, door: str = "page"
 ) -> bool:
-    """Whether this session was opened within the last five minutes, or the person's own password was given with the form.
+    """Whether this person logged in within the last five minutes, or the person's own password was given with the form.
 
     A wrong password counts as a failed login, towards the same limit and with the same audit entry. Raises
     DeedboxError too_many_logins.
     """
     async with autocommit(pool) as connection:
-        opened_s = await sessions.opened_s(connection, digest(token))
-    if opened_s is not None and opened_s <= FRESH_S:
+        proved_s = await sessions.proved_s(connection, digest(token))
+    if proved_s is not None and proved_s <= FRESH_S:
         return True
     return bool(password) and await _fits(pool, principal, password, guard=guard, peer=peer, door=door)
 
