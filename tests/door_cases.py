@@ -44,7 +44,7 @@ class Stage:
         token = self.sessions[name] = f"session-of-{self.number}"
         # Opened long ago: a fresh login would be proof enough for something grave.
         await self.desk.database.rows(
-            "INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, created_at, expires_at)"
+            "INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, authenticated_at, expires_at)"
             " VALUES (%s, %s, 'password', %s, deedbox.clock() - interval '1 hour', deedbox.clock() + interval '1 day')",
             digest_of(token),
             made.principal_id,

@@ -30,7 +30,7 @@ class Site:
         """A session of this person, opened so long ago; its cookie's value."""
         token = f"session of {who.name}, {minutes_ago} min".replace(" ", "-").replace(",", "")
         await self.desk.database.rows(
-            "INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, created_at, expires_at)"
+            "INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, authenticated_at, expires_at)"
             " VALUES (%s, %s, 'password', %s, deedbox.clock() - make_interval(secs => %s), deedbox.clock() + interval '1 day')",
             digest(token),
             who.principal_id,
