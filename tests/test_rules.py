@@ -121,7 +121,7 @@ BAD: dict[str, tuple[Policy | Callable[[], Any], str]] = {
     "long": (rules(rule(when="payload.amount < 1 || " * 60 + "payload.amount < 1")), "more than 1000 characters"),
     "unversioned": (rules(rule(when=tiny)), "needs a version"),
     "version of a text": (rules(rule(version=1)), "a version is for a function"),
-    "asks for judgement": (rules(rule(when=judged, version=1)), "takes what a model judged"),
+    "asks for judgement": (rules(rule(when=judged, version=1)), "reads what a model judged"),
     "marked in python": (rules(rule(when=guessed, version=1)), "reads what a model judged"),
     "python field": (rules(rule(when=misspelt, version=1)), "unknown field 'amuont'"),
     "python payload": (rules(rule(when=no_such_field, version=1)), "unknown field 'amnt'"),

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from structlog.typing import EventDict
 
 from deedbox.model import secrets
-from deedbox.model.sensitive import ANY_DEPTH, MASKED, Path, masked, scrubbed
+from deedbox.model.sensitive import ANY_DEPTH, HIDDEN, MASKED, Path, masked, scrubbed
 
 REGISTRY = CollectorRegistry()
 
@@ -38,10 +38,6 @@ OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job th
 
 ATTEMPT: ContextVar[tuple[UUID, UUID] | None] = ContextVar("deedbox_attempt", default=None)
 """The job and the attempt that this task or thread works for; every line of the log that it writes names them."""
-
-
-HIDDEN: ContextVar[tuple[str, ...]] = ContextVar("deedbox_hidden", default=())
-"""Sensitive texts that this task or thread works with; no line of the log that it writes holds them."""
 
 _NEVER_LOGGED = frozenset(
     {

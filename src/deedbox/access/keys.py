@@ -105,7 +105,7 @@ async def add_user(
         )
         if not made:
             raise DeedboxError("invalid_input", f"The name {name!r} is taken in {tenant!r}, or there is no such tenant.")
-        detail = {"name": name, "roles": wanted, "has_email": email is not None}
+        detail = {"name": name, "roles": wanted, **({"has_email": True} if email is not None else {})}
         await append(connection, by.entry(tenant, "add_user", ("person", str(principal_id)), detail))
     return str(principal_id)
 

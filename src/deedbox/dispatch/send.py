@@ -11,7 +11,7 @@ from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
 from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry
-from deedbox.model.sensitive import scrubbed, texts_at
+from deedbox.model.sensitive import HIDDEN, scrubbed, texts_at
 from deedbox.model.values import short_message, storable, storable_text
 from deedbox.store import callbacks, outbox, targets
 from deedbox.store.alert import Alert, open_alerts
@@ -22,7 +22,7 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.targets import Place
 from deedbox.store.tell import tell
 from deedbox.store.transaction import transaction
-from deedbox.telemetry import HIDDEN, log
+from deedbox.telemetry import log
 
 GRACE_S = 0.5
 """How long past its deadline a connector may go on before it is cancelled, in seconds."""

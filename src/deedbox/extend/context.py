@@ -16,8 +16,7 @@ from deedbox.model.errors import InvalidValueError
 from deedbox.model.facts import EffectKind, count_recipients, gravest, holds_any
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
-from deedbox.model.sensitive import masked, scrubbed
-from deedbox.telemetry import HIDDEN
+from deedbox.model.sensitive import HIDDEN, masked, scrubbed
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)

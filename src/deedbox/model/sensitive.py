@@ -4,6 +4,7 @@ A path goes from name to name; `*` stands for every item of a list or every memb
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, cast
 
 MASKED = "[masked]"
@@ -11,6 +12,9 @@ EVERY, ANY_DEPTH = "*", "**"
 LEAST = 4
 """Shorter texts are not looked for in messages: they would be found everywhere."""
 Path = tuple[str, ...]
+
+HIDDEN: ContextVar[tuple[str, ...]] = ContextVar("deedbox_hidden", default=())
+"""Sensitive texts that this task or thread works with; no line of the log that it writes holds them."""
 
 
 def masked(value: Any, paths: Iterable[Path]) -> Any:

@@ -71,6 +71,6 @@ async def leave_to_people(connection: Connection, effect_id: UUID) -> None:
 async def remind(connection: Connection, *, after_s: float, again_s: float, limit: int = 500) -> list[UUID]:
     """Open an alert for each effect that has been unknown for `after_s` seconds, once in `again_s`; returns these effects."""
     cursor = await connection.execute(
-        statement("reconcile", "remind"), {"after_s": after_s, "again_s": again_s, "limit": limit}
+        statement("alert", "unknown_long"), {"after_s": after_s, "again_s": again_s, "limit": limit}
     )
     return [row[0] for row in await cursor.fetchall()]

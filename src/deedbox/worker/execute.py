@@ -22,7 +22,7 @@ from deedbox.extend.sync_context import Bridge
 from deedbox.gate.judge import judge
 from deedbox.model.failure import ActionFailure, Decision, Failure, FailureClass, classify, decide
 from deedbox.model.fingerprint import jcs, sha256
-from deedbox.model.sensitive import Path, masked, texts_at
+from deedbox.model.sensitive import HIDDEN, Path, masked, texts_at
 from deedbox.model.values import short_message, storable
 from deedbox.store import alert, queue
 from deedbox.store.ids import IdSource
@@ -330,7 +330,7 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
 
 def _hide(paths: Sequence[Path], text: str | None) -> None:
     """From here on no sentence and no line of the log of this attempt holds what is sensitive in its input."""
-    telemetry.HIDDEN.set(texts_at(json.loads(text), paths) if paths and text else ())
+    HIDDEN.set(texts_at(json.loads(text), paths) if paths and text else ())
 
 
 async def _run(action: Action, context: Context, given: BaseModel, bridge: Bridge, held: Held) -> Any:

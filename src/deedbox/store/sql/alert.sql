@@ -58,3 +58,35 @@ RETURNING cause, job_id, effect_id
 -- name: open_causes
 -- How many alerts are open, by cause, over all tenants.
 SELECT cause, count(*) FROM deedbox.alert WHERE closed_at IS NULL GROUP BY cause
+
+-- name: unknown_long
+-- Tell people again of effects that have been unknown for longer than a bound, once in each period, in order behind the one given
+-- and bounded; with how many wait behind each where their target goes in order. Returns them.
+WITH old AS (
+    SELECT effect_id FROM deedbox.effect
+    WHERE state IN ({{effect.confirm}}) AND alarm_at <= deedbox.clock() - make_interval(secs => %(after_s)s)
+    ORDER BY alarm_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), moved AS (
+    UPDATE deedbox.effect e SET alarm_at = deedbox.clock() + make_interval(secs => %(again_s)s - %(after_s)s)
+    FROM old WHERE e.effect_id = old.effect_id
+    RETURNING e.effect_id, e.job_id, e.tenant, e.connector, e.target, e.slot, e.order_key, e.updated_at
+), told AS (
+    INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
+    SELECT gen_random_uuid(), m.tenant, 'effect_unknown_long', m.job_id, m.effect_id,
+           'Nobody knows for ' || greatest(1, floor(extract(epoch FROM deedbox.clock() - m.updated_at) / 3600))
+           || ' h whether ' || m.slot || ' was accepted by ' || m.connector || ':' || m.target
+           || CASE WHEN behind.many > 0 THEN '; ' || behind.many || ' wait behind it' ELSE '' END || '.'
+    FROM moved m
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS many FROM (
+            SELECT FROM deedbox.effect x
+            WHERE (x.tenant, x.connector, x.target, x.order_key) = (m.tenant, m.connector, m.target, m.order_key)
+                AND x.effect_id > m.effect_id AND CASE WHEN x.state IN ({{effect.late_receipt}}) THEN true END
+                AND EXISTS (SELECT FROM deedbox.target t WHERE (t.tenant, t.connector) = (x.tenant, x.connector)
+                                AND t.target IN (x.target, '*') AND t.order_by IS NOT NULL)
+            LIMIT 10000
+        ) AS few
+    ) AS behind
+    ON CONFLICT DO NOTHING
+)
+SELECT effect_id FROM moved
