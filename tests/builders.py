@@ -95,6 +95,9 @@ class Planned:
     not_after_s: float = 86400.0
 
 
+_RULES = {"act": "test", "notice": "system.notice"}
+
+
 @dataclass(frozen=True)
 class Built:
     """A job as it was built: its id and the ids of its effects by slot."""
@@ -270,8 +273,8 @@ class Outbox:
         if members[0][0].authority == "verdict":
             await connection.execute(
                 "INSERT INTO deedbox.verdict (verdict_id, job_id, proposal_id, group_name, decision, rule, policy_version,"
-                " effect_digests, decided_at) VALUES (%s, %s, %s, %s, 'allow', 'test', 'test:1', %s, deedbox.clock())",
-                [self.ids.new(), job_id, proposal_id, group, digests],
+                " effect_digests, decided_at) VALUES (%s, %s, %s, %s, 'allow', %s, 'test:1', %s, deedbox.clock())",
+                [self.ids.new(), job_id, proposal_id, group, _RULES[members[0][0].kind], digests],
             )
         else:
             await self._approval(connection, job_id, proposal_id, tenant, action, group, "approved", digests)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,15 +114,16 @@ async def until(look: Callable[[], Any], good: Callable[[Any], bool], *, within:
 
 
 @asynccontextmanager
-async def road(database: TestDatabase, app: App) -> AsyncGenerator[Road]:
-    """Open the stations on a database; loops that the test started are stopped at the end."""
+async def road(database: TestDatabase, app: App, *, callbacks: Sequence[str] = ()) -> AsyncGenerator[Road]:
+    """Open the stations on a database; loops that the test started are stopped at the end. `callbacks` are the receivers."""
     pool = Pool(database.url, "test", size=10)
     await pool.open(wait=True)
     try:
         ids = await IdSource.read(pool)
         caller = await principal(database, ids, "caller", "service", "operator")
         approver = await principal(database, ids, "approver", "person", "manager")
-        intake = Intake(pool, ids, app.actions, public_url="http://127.0.0.1:8484", max_waiting=1000)
+        url = "http://127.0.0.1:8484"
+        intake = Intake(pool, ids, app.actions, public_url=url, max_waiting=1000, callbacks=callbacks)
         one = Road(database, pool, ids, app, caller, approver, intake)
         try:
             yield one

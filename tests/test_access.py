@@ -27,6 +27,7 @@ from deedbox.access import (
     revoke_key,
 )
 from deedbox.model.errors import DeedboxError
+from deedbox.model.identity import VERBS
 from tests.database import TestDatabase
 from tests.guarantees import proves
 
@@ -294,9 +295,16 @@ async def test_a_key_that_is_none_is_nobody(setting: Setting):
 
 async def test_a_key_with_less_than_its_holders_rights_is_not_taken_for_the_holder(setting: Setting):
     key = await add_key(setting.pool, setting.ids, "default", "n8n", ["operator"], "first")
-    for kind in ("form", "personal"):
-        await setting.database.rows("UPDATE deedbox.api_key SET kind = %s", kind)
-        assert await resolve_key(setting.pool, key) is None
+    # A personal key is a person's: one of a service opens nothing.
+    await setting.database.rows("UPDATE deedbox.api_key SET kind = 'personal', expires_at = created_at + interval '1 hour'")
+    assert await resolve_key(setting.pool, key) is None
+    await setting.database.rows(
+        "UPDATE deedbox.api_key SET kind = 'form', action = 'note_thing', origins = '{https://a.example}', rate_per_minute = 1"
+    )
+    form = await resolve_key(setting.pool, key)
+    assert form is not None
+    assert form.method == "form_key"
+    assert [verb for verb in VERBS if form.may(verb)] == ["submit"]
 
 
 async def test_a_second_key_rotates_and_never_widens(setting: Setting):

@@ -68,7 +68,7 @@ async def test_entries_are_numbered_without_gap_and_the_chain_is_whole_under_con
 async def test_an_entry_that_is_rolled_back_leaves_no_gap(box: Outbox):
     await write(box, 1)
     async with autocommit(box.pool) as connection, connection.transaction(force_rollback=True):
-        assert await append(connection, AuditEntry("default", "a", "api", "session", "v", "k", "i")) == 2
+        assert await append(connection, AuditEntry("default", "a", "api", "session", "close", "job", "i")) == 2
     assert await write(box, 2) == 2
     assert await verify(box.pool) is None
 
@@ -126,7 +126,8 @@ async def test_the_export_is_lines_of_json_with_the_head_last_and_for_administra
         await write(box, number, number=number)
     lines = [json.loads(line) async for line in asked.export(box.pool, principal(box.ids, "admin"))]
     assert [line["seq"] for line in lines[:-1]] == [1, 2, 3]
-    assert lines[-1] == {"head": {"seq": 3, "entry_sha256": lines[-2]["entry_sha256"]}}
+    head = {"seq": 3, "entry_sha256": lines[-2]["entry_sha256"]}
+    assert lines[-1] == {"head": head, "first": 1, "last": 3, "entries": 3}
     assert lines[1]["prev_sha256"] == lines[0]["entry_sha256"]
     assert lines[2]["detail"] == {"number": 2}
     with pytest.raises(DeedboxError, match="administer"):

@@ -231,6 +231,7 @@ async def test_doctor_names_what_is_missing_and_what_to_do(cli: Cli, database: T
     await people(database.url, Ada="manager")
     gaps = [one["said"] for one in (await cli("doctor", "app.py", "--json")).json() if one["what"] == "approvers"]
     assert gaps == ["add_numbers: 1 needed with the role desk_lead, 0 there"]
+    assert (await cli("roles", "add", "desk_lead")).code == 0
     await people(database.url, Bo="manager desk_lead")
     await cli("switch", "on", "--as", "Ada", "--reason", "ready", "--owner", "Ada", stdin=f"{PASSWORD}\n")
     whole = await cli("doctor", "app.py")

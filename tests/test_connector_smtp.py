@@ -193,6 +193,15 @@ def test_nobody_gets_a_mail_when_one_of_its_recipients_is_refused():
     assert "DATA" not in server.commands
 
 
+def test_nobody_gets_a_mail_when_one_of_its_recipients_has_to_be_tried_later():
+    server = SmtpServer(refused_recipient="bob@customer.example", recipient_refusal="451 greylisted")
+    outcome = send_once(server, order({"cc": ["bob@customer.example"]}))
+    assert isinstance(outcome, Transient)
+    assert (outcome.failure_class, outcome.phase) == ("not_sent", "rcpt")
+    assert not server.mails
+    assert "DATA" not in server.commands
+
+
 def test_a_blocked_address_is_final_and_a_closed_port_may_be_tried_again():
     server = SmtpServer()
 
@@ -274,6 +283,46 @@ def test_a_certificate_that_is_not_trusted_stops_before_anything_is_said(
     assert isinstance(outcome, Transient)
     assert outcome.phase == security
     assert not any(command.startswith("MAIL") for command in server.commands)
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+@pytest.mark.parametrize("phase", ["banner", "ehlo", "starttls", "auth", "mail", "rcpt", "data"])
+@pytest.mark.parametrize("fault", ["stall", "close", "reset", "451 later"])
+def test_whatever_breaks_before_the_message_is_not_sent_over_tls_either(
+    security: str, phase: Phase, fault: str, certificate: tuple[ssl.SSLContext, str]
+):
+    if (security, phase) == ("tls", "starttls"):
+        return
+    context, trusted = certificate
+    login: dict[str, Any] = {"security": security, "ca_file": trusted, "username": "desk", "password": "hush"}
+    server = SmtpServer({phase: fault}, tls=context, implicit_tls=security == "tls", password=b"AGRlc2sAaHVzaA==")
+    outcome = send_once(server, order(deadline_s=0.6), **login)
+    assert isinstance(outcome, Transient)
+    # With TLS from the start, the banner comes only after the handshake, and counts as part of it.
+    assert (outcome.failure_class, outcome.phase) == ("not_sent", "tls" if (security, phase) == ("tls", "banner") else phase)
+    assert server.connections == 1
+    assert not server.mails
+    assert "hush" not in repr(outcome)
+
+
+def test_a_handshake_that_never_begins_is_bounded_and_not_sent(certificate: tuple[ssl.SSLContext, str]):
+    server = SmtpServer({"banner": "stall"})
+    outcome = send_once(server, order(deadline_s=SHORT), security="tls", ca_file=certificate[1])
+    assert isinstance(outcome, Transient)
+    assert (outcome.failure_class, outcome.phase) == ("not_sent", "tls")
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+def test_a_trusted_certificate_of_another_host_stops_before_anything_is_said(
+    security: str, certificate: tuple[ssl.SSLContext, str]
+):
+    context, trusted = certificate
+    server = SmtpServer(tls=context, implicit_tls=security == "tls")
+    policy = EgressPolicy(frozenset({"localhost"}))
+    outcome = send_once(server, policy=policy, host="localhost", security=security, ca_file=trusted)
+    assert isinstance(outcome, Transient)
+    assert outcome.phase == security
+    assert not any(command.startswith(("MAIL", "AUTH")) for command in server.commands)
 
 
 def test_a_server_that_does_not_offer_tls_gets_no_mail_in_the_clear():

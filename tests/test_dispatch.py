@@ -11,10 +11,11 @@ from deedbox.connectors import ConnectorSettings, Http, HttpTargetConfig
 from deedbox.dispatch import reconcile
 from deedbox.dispatch.settle import Settler
 from deedbox.egress import EgressPolicy
-from deedbox.extend.connector import Ambiguous, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import Ambiguous, EffectOrder, Outcome, Receipt, Refused, Transient
 from deedbox.model.backoff import Retry
-from deedbox.store import outbox
+from deedbox.store import outbox, targets
 from deedbox.store.outbox import Leased, Move
+from deedbox.store.targets import Place
 from deedbox.store.transaction import transaction
 from tests.builders import Built, Outbox, Planned, outbox_on
 from tests.database import TestDatabase
@@ -245,9 +246,7 @@ async def test_a_sender_that_is_lost_leaves_unknown_and_its_late_receipt_complet
 async def test_a_lost_sender_at_a_living_native_key_is_pending_and_a_late_receipt_stops_the_resend(box: Outbox):
     built = await box.build(Planned())
     async with transaction(box.pool) as connection:
-        await outbox.declare_target(
-            connection, tenant="default", connector="note", target="desk", capability="native_key", ttl_s=3600
-        )
+        await targets.declare(connection, Place("default", "note", "desk"), capability="native_key", ttl_s=3600)
     (leased,) = await box.lease(lease_s=5)
     await box.database.shift_clock(6)
     await box.rescue()
@@ -357,20 +356,6 @@ async def test_a_lease_waits_for_no_job_that_somebody_holds(box: Outbox):
         await holder.execute("SELECT FROM deedbox.queue WHERE job_id = %s FOR UPDATE", [held.job_id])
         assert [one.job_id for one in await box.lease()] == [free.job_id]
     assert [one.job_id for one in await box.lease()] == [held.job_id]
-
-
-async def test_once_it_is_unknown_the_schedule_asks_the_provider(box: Outbox):
-    box.connector.script.append(LOST)
-    box.connector.answers.append(LookUp("accepted", "found-1"))
-    built = await box.build(Planned())
-    stop = asyncio.Event()
-    running = asyncio.create_task(box.dispatcher(look_up_after_s=0.01).run(stop))
-    async with asyncio.timeout(20):
-        while await box.job_state(built.job_id) != "completed":  # noqa: ASYNC110 -- each round is a question to PostgreSQL
-            await asyncio.sleep(0)
-    stop.set()
-    await running
-    assert await receipts(box, built) == [("look_up", "found-1")]
 
 
 @proves("G-LOOKUP")

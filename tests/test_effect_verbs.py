@@ -69,7 +69,8 @@ async def test_a_look_up_disproves_only_where_nothing_can_still_arrive(
     built = await unknown(box, closed=closed)
     await box.database.rows(
         "INSERT INTO deedbox.target (tenant, connector, target, capability, visibility_lag)"
-        " VALUES ('default', 'note', 'desk', %s, make_interval(secs => %s))",
+        " VALUES ('default', 'note', 'desk', %s, make_interval(secs => %s)) ON CONFLICT (tenant, connector, target)"
+        " DO UPDATE SET capability = EXCLUDED.capability, visibility_lag = EXCLUDED.visibility_lag",
         capability,
         lag,
     )

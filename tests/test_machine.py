@@ -79,11 +79,11 @@ BREAKS = {
         "submit claim take_over take_over take_over steer steer",
         "ended 2 times",
     ),
-    "quorum": ([("decision", "count_votes", "count(*)", "count(*) + 1")], "hurry", "approved by 1 of 2 people"),
+    "quorum": ([("decision", "standing", "a.allowed, a.quorum,", "a.allowed, 1,")], "hurry", "approved by 1 of 2 people"),
     "digest": ([("outbox", "lease", "SELECT sha256(p.body)", "SELECT e.digest")], "hurry forge send_now", "other bytes than"),
     "switch": (
         [
-            ("outbox", "lease", "(SELECT is_on FROM switches WHERE switch_id = 'acts')", "true"),
+            ("outbox", "lease", "(SELECT is_on FROM switches WHERE switch_id = 'acts' AND whole)", "true"),
             ("outbox", "lease", "AND NOT s.is_on", "AND false"),
         ],
         "hurry switch send_now",

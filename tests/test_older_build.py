@@ -76,7 +76,8 @@ def version_at(commit: str) -> int:
 
 def older() -> tuple[str, int]:
     """The last commit from before the newest migration, and its version. Skips where history does not hold one."""
-    touched = git("log", "--format=%H", "-50", "HEAD", "--", PLACE).decode().split()
+    # Along the line of what was released: a branch may have had a migration of its own in another form.
+    touched = git("log", "--first-parent", "--format=%H", "-50", "HEAD", "--", PLACE).decode().split()
     for commit in ("HEAD", *(f"{one}^" for one in touched)):
         if (
             commit.endswith("^")

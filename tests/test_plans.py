@@ -18,10 +18,26 @@ import pytest
 from psycopg import sql
 
 from deedbox.model.fingerprint import sha256
-from deedbox.store import accept, decision, delivery, doctor, lanes, outbox, prune, queue, sweep, views
+from deedbox.store import (
+    accept,
+    decision,
+    delivery,
+    doctor,
+    lanes,
+    notices,
+    outbox,
+    prune,
+    queue,
+    reconcile,
+    sweep,
+    targets,
+    views,
+)
 from deedbox.store.loader import statement, statements
 from deedbox.store.pool import Connection, connect
 from deedbox.store.prune import DAY_S, Retention
+from deedbox.store.reconcile import LookUps
+from deedbox.store.targets import Breaker, Place
 from tests.database import TestDatabase, through_a_pooler
 from tests.guarantees import proves
 from tests.stock import FILL, MANY, PREPARE, RARE, RUNNING, SUBJECT, Sample, sample
@@ -32,7 +48,23 @@ SQUARE = 32 * 31 // 2
 SMALL_PAGES = 40
 """A relation of so few pages may be read from end to end: there is no shorter way."""
 
-FILES = ("accept", "decision", "delivery", "doctor", "lanes", "outbox", "prune", "queue", "sweep", "switch", "views")
+FILES = (
+    "accept",
+    "decision",
+    "delivery",
+    "doctor",
+    "lanes",
+    "notices",
+    "outbox",
+    "prune",
+    "queue",
+    "reconcile",
+    "sweep",
+    "switch",
+    "targets",
+    "views",
+    "waits",
+)
 Call = Callable[[Connection], Awaitable[Any]]
 
 # What does not hold yet, by when it was planned, with what is to be done about it; it has to fail, or its line goes.
@@ -109,7 +141,15 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
         3000,
         lambda c: outbox.lease(c, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16]),
     )
+    yield 3000, lambda c: _lease_gated(c, events)
     yield 60, outbox.next_due
+    yield 60, lambda c: c.execute(statement("waits", "gates"), {"tenant": "default", "effect_id": one.effect})
+    yield 60, lambda c: c.execute(statement("waits", "facts"), {"tenant": "default", "effect_id": one.effect})
+    yield 60, lambda c: reconcile.next_look_up(c, LookUps(), ["note"])
+    yield 60, lambda c: reconcile.claim(c, LookUps(), ["note"], limit=16)
+    yield 60, lambda c: reconcile.remind(c, after_s=3600, again_s=86400)
+    yield 60, lambda c: targets.went_badly(c, Place("default", "note", "new"), one.effect, Breaker(), why="x")
+    yield 60, lambda c: targets.went_well(c, Place("default", "note", "wall"), one.effect)
     yield 2000, lambda c: delivery.deliver(c, _delivered(one))
     yield 1500, lambda c: delivery.finish(c, one.delivered, one.new)
     yield 60, lambda c: outbox.lock_effect(c, one.effect, one.waiting[0])
@@ -141,6 +181,15 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 200, lambda c: prune.in_the_way(c, one.month, DAY_S)
     yield 20000, lambda c: prune.misplaced(c, UUID(int=0), 1000)
     yield 20000, doctor.misplaced
+    yield 300, lambda c: notices.forget_old(c, DAY_S, UUID(int=0), 200)
+    yield 100, lambda c: notices.cancel_of_approval(c, one.new[0])
+
+
+async def _lease_gated(connection: Connection, events: list[UUID]) -> None:
+    """A lease that holds a target with a rate, of which everything waits."""
+    place = Place("default", "note", "wall")
+    await targets.limit(connection, place, rate_per_s=100.0, burst=16, order_by=None, by="test")
+    await outbox.lease(connection, environment_on=True, connectors=["note"], sender="s", lease_s=60, event_ids=events[:16])
 
 
 def _completed(one: Sample) -> list[queue.Completed]:

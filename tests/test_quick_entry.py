@@ -41,6 +41,9 @@ def face() -> Face:
         approvals=NOTHING,
         rounds=NOTHING,
         lanes=NOTHING,
+        policies=NOTHING,
+        alerts=NOTHING,
+        targets=NOTHING,
         public_url="http://127.0.0.1",
     )
     return cast("Face", make_app(deps))

@@ -78,7 +78,7 @@ async def test_notices_have_a_lane_of_their_own(box: Outbox):
 )
 async def test_it_narrows_by_tenant_action_connector_and_target(box: Outbox, narrow: Narrow, stops: bool):
     await box.build(Planned())
-    manager = principal(box.ids, "manager")
+    manager = principal(box.ids, "manager", tenant=narrow.tenant or "default")
     await box.verbs().set_switch(manager, False, "an incident", "api", narrow=narrow)
     assert len(await box.lease()) == (0 if stops else 1)
     await box.verbs().set_switch(manager, True, "it is over", "api", narrow=narrow)

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from deedbox.model import audited
 from deedbox.model.errors import CODES
+from deedbox.model.identity import DECIDE_SCOPE, FORM_SCOPE, PERMISSIONS, VERBS
 from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
+from deedbox.model.permissions import ROUTES
 
 ROOT = Path(__file__).resolve().parent.parent
 MIGRATIONS = ROOT / "src/deedbox/store/migrations"
@@ -40,7 +43,14 @@ def blocks() -> dict[str, list[str]]:
         "approval.edges": _edges(APPROVAL),
         "effect.states": _literals(EFFECT.states),
         "effect.edges": _edges(EFFECT),
+        "identity.verbs": _literals(VERBS),
+        "identity.roles": [_role(role) for role in PERMISSIONS],
     }
+
+
+def _role(role: str) -> str:
+    verbs = ",".join(verb for verb in VERBS if verb in PERMISSIONS[role])
+    return f"('{role}', '{{{verbs}}}', true)"
 
 
 def holders() -> dict[Path, frozenset[str]]:
@@ -78,6 +88,15 @@ def states_page() -> str:
             fenced = "yes" if move.fenced else ""
             lines.append(f"| {move.name} | {source} | {move.target} | {', '.join(move.actors)} | {fenced} | {move.notes} |")
         lines.append("")
+        if lifecycle.owners:
+            lines += [
+                "Who moves it on, whatever shape it is in:",
+                "",
+                "| state | shape | who | finds it by |",
+                "|---|---|---|---|",
+            ]
+            lines += [f"| {one.state} | {one.shape} | {one.who} | `{one.query}` |" for one in lifecycle.owners]
+            lines.append("")
     return "\n".join(lines)
 
 
@@ -91,15 +110,55 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def permissions_page() -> str:
+    """The page of permissions: what each role may do, and what each route asks."""
+    lines = ["# Permissions", "", "<!-- written by `make derive` from deedbox.model; do not edit -->", ""]
+    lines += [
+        "What a role may do. Your own roles (`deedbox roles add`) stand beside these in one table of the database, and what"
+    ]
+    lines += ["counts is read from there at every call.", ""]
+    lines += [f"| role | {' | '.join(verb.replace('_', ' ') for verb in VERBS)} |", "|---" * (len(VERBS) + 1) + "|"]
+    for role, verbs in PERMISSIONS.items():
+        lines.append(f"| `{role}` | {' | '.join('yes' if verb in verbs else '' for verb in VERBS)} |")
+    scopes = {"personal key": DECIDE_SCOPE, "form key": FORM_SCOPE}
+    for name, verbs in scopes.items():
+        lines.append(f"| {name}, at most | {' | '.join('yes' if verb in verbs else '' for verb in VERBS)} |")
+    lines += [
+        "",
+        "What each route asks of its caller. `verb`: a principal that may do it. `bearer`: any living key or session;",
+    ]
+    lines += [
+        "what it sees is bound in SQL. `session`: a person in a session. `open`: nobody is asked, for the reason given.",
+        "",
+    ]
+    lines += ["| route | asks for | and |", "|---|---|---|"]
+    for (method, path), needed in ROUTES.items():
+        asks = f"may {needed.verb.replace('_', ' ')}" if needed.verb else needed.who
+        lines.append(f"| `{method} {path}` | {asks} | {needed.why} |")
+    lines += ["", "`deedbox users`, `keys`, `roles` and `tenants` work at the machine and never over HTTP.", ""]
+    return "\n".join(lines)
+
+
+def audit_page() -> str:
+    """The page of the audit with the table of its verbs as it is now; the rest of it is written by hand."""
+    rows = [f"| `{verb}` | {said} |" for verb, said in audited.VERBS.items()]
+    table = "\n".join(["| verb | what it says |", "|---|---|", *rows])
+    text = (ROOT / "docs/audit.md").read_text()
+    return re.sub(r"(<!-- verbs -->\n).*?(<!-- end of verbs -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+
+
 def _outputs() -> dict[Path, Callable[[], str]]:
-    from tools.pages import guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
+    from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
     return {
         **{path: partial(migration, path, names) for path, names in holders().items()},
         ROOT / "docs/states.md": states_page,
         ROOT / "docs/errors.md": errors_page,
+        ROOT / "docs/permissions.md": permissions_page,
+        ROOT / "docs/audit.md": audit_page,
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
+        ROOT / "docs/doors.md": doors_page,
     }
 
 

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from deedbox.settings import Settings
+from tests.doors import table
 from tests.guarantees import GUARANTEES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,6 +89,14 @@ def guarantees_page() -> str:
         proved = ", ".join(nodes.get(guarantee.id, [])) or "none"
         lines.append(f"| {guarantee.id} | {guarantee.promise} | {guarantee.source} | {proved} |")
     return "\n".join([*lines, ""])
+
+
+def doors_page() -> str:
+    """The page of every door times every rule, from the table that a test proves cell by cell."""
+    lines = ["# Every door, every rule", "", "<!-- written by `make derive` from tests/doors.py; do not edit -->", ""]
+    lines += ["What becomes of a decision, by what it is and by which door it comes: the state of the approval, or the code of"]
+    lines += ["the refusal. A refusal changes nothing. `tests/test_decision_doors.py` proves each cell on every run.", ""]
+    return "\n".join([*lines, *table(), ""])
 
 
 def variable(name: str, field: FieldInfo) -> str:

@@ -10,15 +10,21 @@ from deedbox.lazily import named
 
 if TYPE_CHECKING:
     from deedbox.connectors.http import Http, HttpCall
+    from deedbox.connectors.slack import Slack, SlackMessage
     from deedbox.connectors.smtp import Email, Smtp
     from deedbox.connectors.submit import Submit, SubmitJob
+    from deedbox.connectors.telegram import Telegram, TelegramMessage
+    from deedbox.connectors.templated import HttpTemplate
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
+    from deedbox.extend.sensitive import Sensitive
     from deedbox.model.backoff import Retry
+    from deedbox.model.facts import Facts
     from deedbox.model.failure import ActionFailure
-    from deedbox.model.policy import allow, deny, hold
+    from deedbox.model.policy import allow, deny, hold, rules
+    from deedbox.model.rules import Evidence, Grounds, Rule
 else:
     _PLACES = {
         "Abstain": "extend.outcome",
@@ -28,15 +34,26 @@ else:
         "Document": "extend.document",
         "EffectPlan": "extend.context",
         "Email": "connectors.mail",
+        "Evidence": "model.rules",
+        "Facts": "model.facts",
+        "Grounds": "model.rules",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
+        "HttpTemplate": "connectors.templated",
         "Retry": "model.backoff",
+        "Rule": "model.rules",
+        "Slack": "connectors.slack",
+        "SlackMessage": "connectors.slack",
+        "Sensitive": "extend.sensitive",
         "Smtp": "connectors.smtp",
         "Submit": "connectors.submit",
         "SubmitJob": "connectors.submit",
+        "Telegram": "connectors.telegram",
+        "TelegramMessage": "connectors.telegram",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
+        "rules": "model.policy",
     }
 
     __getattr__ = named(__name__, _PLACES)
@@ -54,15 +71,26 @@ __all__ = [
     "Document",
     "EffectPlan",
     "Email",
+    "Evidence",
+    "Facts",
+    "Grounds",
     "Http",
     "HttpCall",
+    "HttpTemplate",
     "Retry",
+    "Rule",
+    "Sensitive",
+    "Slack",
+    "SlackMessage",
     "Smtp",
     "Submit",
     "SubmitJob",
+    "Telegram",
+    "TelegramMessage",
     "allow",
     "deny",
     "hold",
+    "rules",
 ]
 
 __version__ = "0.1.0"

@@ -2,14 +2,22 @@
 
 import hashlib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from deedbox.access.provider_settings import ProviderConfig
+from deedbox.connectors.callback_settings import CallbackConfig
+from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig, SmtpConfig
 from deedbox.dispatch.switch import environment_half
+from deedbox.model.addresses import check_mail_address
+from deedbox.model.alarms import ANY, CAUSES
 from deedbox.model.lease import Lease
+from deedbox.store.reconcile import LookUps
+from deedbox.store.targets import Breaker
+from deedbox.telemetry import PayloadLog
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -40,7 +48,29 @@ class Settings(BaseSettings):
         default="http://127.0.0.1:8484", description="How others reach this server; links are made from it, never from Host."
     )
     tenant: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="Tenant that people log in to.")
+    local_accounts: bool = Field(
+        default=True, description="Off: nobody logs in with a password, on the console, the API or the command line."
+    )
+    oidc: tuple[ProviderConfig, ...] = Field(
+        default=(), description='OpenID providers as a JSON list: [{"name": …, "issuer": …, "client_id": …, "roles": {…}}].'
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
+    log_payloads: bool = Field(
+        default=False,
+        description="Log inputs, prompts and answers at level debug; refuses to start without the three that follow.",
+    )
+    log_payloads_keep_days: float | None = Field(
+        default=None, gt=0, le=365, description="Days after which whoever keeps the logs removes those of payloads."
+    )
+    log_payloads_readers: tuple[str, ...] = Field(
+        default=(), description="Who may read them, as a JSON list of people or groups; it stands in every such line."
+    )
+    log_payloads_masks: tuple[str, ...] = Field(
+        default=(), description="Members that are masked in them at any depth, as a JSON list, beside the sensitive ones."
+    )
+    scan_uploads: bool = Field(
+        default=False, description="Look for secrets in uploaded documents that hold text, in the first MiB of each."
+    )
     max_json_bytes: int = Field(default=1 << 20, ge=1024, description="Largest JSON body, in bytes.")
     max_upload_bytes: int = Field(default=25 << 20, ge=1024, description="Largest uploaded document, in bytes.")
     max_waiting: int = Field(default=1_000_000, ge=1, description="Jobs that may wait per action and tenant.")
@@ -54,6 +84,25 @@ class Settings(BaseSettings):
     drain_s: float = Field(default=20.0, ge=0, le=3600, description="Seconds for attempts under way when told to stop.")
     send_slots: int = Field(default=16, ge=1, le=500, description="Effects on the wire at once in one process.")
     send_lease_s: float = Field(default=60.0, gt=1, le=3600, description="Lease of one sending, in seconds.")
+    breaker_failures: int = Field(
+        default=5, ge=0, le=1000, description="Failures in a row after which a target is left alone; 0 never does."
+    )
+    breaker_window_s: float = Field(default=60.0, gt=0, le=86400, description="Longest time between two of them, in seconds.")
+    breaker_open_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="Seconds until it is tried again; doubled each time that fails, up to half an hour.",
+    )
+    look_up_first_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=86400,
+        description="Seconds until an unknown effect is looked up; then doubled each time, up to a day.",
+    )
+    look_up_tries: int = Field(
+        default=16, ge=0, le=100, description="Look-ups of an unknown effect before it is left to people."
+    )
     keep_days: float = Field(
         default=90.0, gt=0, le=3650, description="Days that contents stay after a job has ended; an action may say otherwise."
     )
@@ -76,6 +125,33 @@ class Settings(BaseSettings):
     targets: tuple[HttpTargetConfig, ...] = Field(
         default=(), description='HTTP targets as a JSON list: [{"name": "crm", "base_url": …, "bearer": …}].'
     )
+    notify_mail: bool = Field(
+        default=False,
+        description="Write to the people who may decide when an approval waits, with reminders; needs DEEDBOX_SMTP.",
+    )
+    notify_remind_at: tuple[float, ...] = Field(
+        default=(0.5, 0.9), description="Parts of an approval's time after which people are reminded, as a JSON list."
+    )
+    alerts_to: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict[str, tuple[str, ...]],
+        description='Owners of alerts by cause, as JSON: {"default": ["ops@example.org"], "effect_unknown": ["slack:ops"]}; '
+        "each a mail address, or connector:target.",
+    )
+    alerts_remind_s: float = Field(
+        default=14400.0, ge=60, le=30 * 86400, description="Seconds after which the owner of an open alert is told again."
+    )
+    alerts_reminders: int = Field(default=3, ge=0, le=20, description="How often the owner of an open alert is told again.")
+    alerts_unknown_s: float = Field(
+        default=3600.0, gt=0, le=365 * 86400, description="Seconds after which an effect that is still unknown is an alert."
+    )
+    alerts_queued_s: float = Field(
+        default=900.0, gt=0, le=365 * 86400, description="Seconds after which jobs that are due and wait are an alert."
+    )
+    slack: SlackConfig | None = Field(default=None, description='Slack app as JSON: {"token": …}.')
+    telegram: TelegramConfig | None = Field(default=None, description='Telegram bot as JSON: {"token": …}.')
+    callbacks: tuple[CallbackConfig, ...] = Field(
+        default=(), description='Receivers of callbacks as a JSON list: [{"name": "shop", "url": …, "secrets": ["whsec_…"]}].'
+    )
     egress_allow: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
     )
@@ -90,6 +166,11 @@ class Settings(BaseSettings):
     def _by_commas(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+    @field_validator("oidc", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [cast("object", value)] if isinstance(value, dict) else value
+
     @field_validator("actions_enabled", mode="before")
     @classmethod
     def _exactly_true(cls, value: object) -> bool:
@@ -100,12 +181,56 @@ class Settings(BaseSettings):
     def _whole(self) -> Self:
         if not self.public_url.startswith(("https://", *LOOPBACK)):
             raise ValueError("public_url: must be https, or http on loopback: approval links are never sent in the clear")
+        if len({provider.name for provider in self.oidc}) != len(self.oidc):
+            raise ValueError("oidc: two providers have one name")
+        if not self.local_accounts and not self.oidc:
+            raise ValueError("local_accounts: off without a provider in oidc, so nobody could log in")
         if (self.model_base_url is None) != (self.model_name is None):
             raise ValueError("model_base_url and model_name: set both or neither")
         if self.keep_records_days < self.keep_days:
             raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
+        if self.log_payloads and not (self.log_payloads_keep_days and self.log_payloads_readers and self.log_payloads_masks):
+            raise ValueError(
+                "log_payloads: set log_payloads_keep_days, log_payloads_readers and log_payloads_masks first: "
+                "payloads are not logged before it is said for how long, for whom and without what"
+            )
         Lease(self.lease_s, max(self.lease_s, 3600.0))
+        self._notices()
         return self
+
+    def _notices(self) -> None:
+        """A rule without the one it needs stops the start, instead of being dropped in silence."""
+        if self.notify_mail and self.smtp is None:
+            raise ValueError("notify_mail: needs a mail server in DEEDBOX_SMTP")
+        if any(not 0 < part < 1 for part in self.notify_remind_at):
+            raise ValueError("notify_remind_at: each is a part of the time, above 0 and below 1")
+        for cause, owners in self.alerts_to.items():
+            if cause != ANY and cause not in CAUSES:
+                raise ValueError(f"alerts_to: {cause!r} is no cause; there are {ANY}, {', '.join(CAUSES)}")
+            if not owners:
+                raise ValueError(f"alerts_to: {cause} names nobody")
+            for owner in owners:
+                self._owner(owner)
+
+    def _owner(self, owner: str) -> None:
+        name, colon, target = owner.partition(":")
+        if colon:
+            if not name or not target:
+                raise ValueError(f"alerts_to: {owner!r} is not of the form connector:target")
+            return
+        try:
+            check_mail_address(owner)
+        except ValueError as error:
+            raise ValueError(f"alerts_to: {owner!r} is neither a mail address nor connector:target") from error
+        if self.smtp is None:
+            raise ValueError(f"alerts_to: {owner} needs a mail server in DEEDBOX_SMTP")
+
+    @property
+    def payload_log(self) -> PayloadLog | None:
+        """How payloads are logged; None where they are not."""
+        if not self.log_payloads:
+            return None
+        return PayloadLog(self.log_payloads_keep_days or 0.0, self.log_payloads_readers, self.log_payloads_masks)
 
     @property
     def lease(self) -> Lease:
@@ -115,7 +240,19 @@ class Settings(BaseSettings):
     @property
     def connectors(self) -> ConnectorSettings:
         """What the built-in connectors are bound to."""
-        return ConnectorSettings(smtp=self.smtp, http=self.targets)
+        return ConnectorSettings(
+            smtp=self.smtp, http=self.targets, slack=self.slack, telegram=self.telegram, callbacks=self.callbacks
+        )
+
+    @property
+    def breaker(self) -> Breaker:
+        """When a target is left alone."""
+        return Breaker(self.breaker_failures, self.breaker_window_s, self.breaker_open_s, max(1800.0, self.breaker_open_s))
+
+    @property
+    def look_ups(self) -> LookUps:
+        """When unknown effects are looked up."""
+        return LookUps(self.look_up_first_s, max(86400.0, self.look_up_first_s), self.look_up_tries)
 
     def fingerprint(self) -> bytes:
         """A hash that differs between processes with different settings; secrets do not enter it."""

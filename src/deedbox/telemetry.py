@@ -3,8 +3,9 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any, cast
@@ -13,6 +14,9 @@ from uuid import UUID
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from structlog.typing import EventDict
+
+from deedbox.model import secrets
+from deedbox.model.sensitive import ANY_DEPTH, HIDDEN, MASKED, Path, masked, scrubbed
 
 REGISTRY = CollectorRegistry()
 
@@ -23,6 +27,8 @@ SETTLED = Counter("deedbox_attempts_settled_total", "Attempts settled, by move."
 STALE = Counter("deedbox_attempts_stale_total", "Outcomes refused because the lease was lost.", registry=REGISTRY)
 RESCUED = Counter("deedbox_leases_rescued_total", "Leases that ran out and were taken over.", registry=REGISTRY)
 EFFECTS = Counter("deedbox_effects_ended_total", "Sendings, by connector and move.", ["connector", "move"], registry=REGISTRY)
+NOTICES = Counter("deedbox_notices_made_total", "Notices put on the outbox: mails that ask, alerts.", registry=REGISTRY)
+ALERTS_OPEN = Gauge("deedbox_alerts_open", "Alerts that nobody has closed, by cause.", ["cause"], registry=REGISTRY)
 ACCEPT_SECONDS = Histogram("deedbox_accept_seconds", "From request to commit.", registry=REGISTRY)
 RUNNING = Gauge("deedbox_attempts_running", "Attempts this process holds.", registry=REGISTRY)
 JOBS = Gauge("deedbox_jobs", "Jobs that have not ended, by state.", ["state"], registry=REGISTRY)
@@ -32,6 +38,50 @@ OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job th
 
 ATTEMPT: ContextVar[tuple[UUID, UUID] | None] = ContextVar("deedbox_attempt", default=None)
 """The job and the attempt that this task or thread works for; every line of the log that it writes names them."""
+
+_NEVER_LOGGED = frozenset(
+    {
+        "password",
+        "passwd",
+        "secret",
+        "token",
+        "api_key",
+        "apikey",
+        "authorization",
+        "cookie",
+        "set_cookie",
+        "bearer",
+        "private_key",
+    }
+)
+
+
+def clean(text: str) -> str:
+    """A text without what looks like a secret and without the sensitive texts of the task at hand."""
+    return scrubbed(secrets.masked(text), HIDDEN.get())
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {name: MASKED if _unspoken(name) and item is not None else _cleaned(item) for name, item in items}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_cleaned(item) for item in cast("list[Any]", value)]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    # As it would be written.
+    return clean(value if isinstance(value, str) else repr(value) if not isinstance(value, UUID) else str(value))
+
+
+def _unspoken(name: Any) -> bool:
+    return isinstance(name, str) and name.lower().replace("-", "_") in _NEVER_LOGGED
+
+
+def _redacted(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """The second line: what should not have come as far as the log does not get into it."""
+    return cast("EventDict", _cleaned(event))
 
 
 def _of_attempt(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -71,8 +121,41 @@ class _Direct:
 _DIRECT = _Direct()
 
 
-def configure_logging(level: str) -> None:
-    """Structured JSON lines on standard error. Raises ValueError for a level that does not exist."""
+@dataclass(frozen=True, slots=True)
+class PayloadLog:
+    """How payloads are logged: for how many days, for whom, and which members are masked at any depth."""
+
+    keep_days: float
+    readers: tuple[str, ...]
+    masks: tuple[str, ...]
+
+
+class _Payloads:
+    """Whether payloads are logged; they are not until `configure_logging` says how."""
+
+    how: PayloadLog | None = None
+
+
+def logs_payloads() -> bool:
+    """Whether payloads are logged."""
+    return _Payloads.how is not None
+
+
+def log_payload(part: str, what: str, value: Any, paths: Iterable[Path] = ()) -> None:
+    """Log an input, a prompt or an answer at the level of debug, where it was set how; never unmasked.
+
+    `paths` are those of its sensitive fields. What stands in every line says how long it may be kept and who may read it.
+    """
+    how = _Payloads.how
+    if how is None:
+        return
+    shown = masked(value, (*paths, *((ANY_DEPTH, name) for name in how.masks)))
+    log(part).debug("payload", what=what, value=shown, keep_days=how.keep_days, readers=list(how.readers))
+
+
+def configure_logging(level: str, payloads: PayloadLog | None = None) -> None:
+    """Structured JSON lines on standard error; `payloads` too where that says how. Raises ValueError for an unknown level."""
+    _Payloads.how = payloads
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r} is not one of debug, info, warning, error")
@@ -82,6 +165,7 @@ def configure_logging(level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _redacted,
         structlog.processors.JSONRenderer(serializer=_written),
     ]
     factory = structlog.PrintLoggerFactory(file=sys.stderr)

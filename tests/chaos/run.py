@@ -132,7 +132,7 @@ def _dice(plan: Plan, name: str) -> random.Random:
 
 def _ground(plan: Plan, database: Engine, providers: Mapping[str, MovingProvider]) -> Ground:
     declared: dict[str, dict[str, Any]] = {
-        "keyed": {"capability": "native_key", "key_ttl_s": 86400, "proven": "by this run, whose provider counts"},
+        "keyed": {"capability": "native_key", "key_ttl_s": 86400, "proven": "2026-11-30 by this run, whose provider counts"},
         "searchable": {"capability": "searchable", "look_up": "/notes/{key}"},
         "blind": {},
     }

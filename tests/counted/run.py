@@ -130,7 +130,7 @@ async def run(database: TestDatabase, effects: int, *, seed: int) -> Count:
 
 def _bind(app: App, providers: Mapping[str, MovingProvider], mail: BreakingMail) -> None:
     own: dict[str, dict[str, object]] = {
-        "keyed": {"capability": "native_key", "proven": "by this run", "key_ttl_s": 86400.0},
+        "keyed": {"capability": "native_key", "proven": "2026-11-30 by this run", "key_ttl_s": 86400.0},
         "searchable": {"capability": "searchable", "look_up": "/notes/{key}"},
         "blind": {},
     }

@@ -23,9 +23,14 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.identity import Principal
 from deedbox.model.policy import allow, hold
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
+from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.store.wakeup import Wakeup
@@ -168,7 +173,7 @@ class Api:
 async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Limits = LIMITS) -> AsyncGenerator[Api, None]:
     """Serve the API on a port of its own."""
     script = Script()
-    async with road(database, desk(script)) as one:
+    async with road(database, desk(script), callbacks=["shop"]) as one:
         key = await add_key(one.pool, one.ids, "default", "program", ["operator"], "test")
         foreign_key = await add_key(one.pool, one.ids, "default", "stranger", ["operator"], "test")
         wakeup = Wakeup(database.direct_url)
@@ -200,10 +205,15 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             views=views,
             resolve_key=resolve,
             verbs=Verbs(one.pool, one.ids, one.app.connectors),
-            approvals=Approvals(one.pool, one.ids, public_url=url),
+            approvals=Approvals(one.pool, one.ids, public_url=url, connectors=one.app.connectors, actions=one.app.actions),
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),
+            policies=Policies(one.pool, one.app.actions, one.app.connectors),
+            alerts=Alerts(one.pool),
+            callbacks=Callbacks(one.pool, one.ids),
+            targets=Targets(one.pool, one.app.connectors),
             public_url=url,
+            auditing=Auditing(one.pool),
             login=login,
             wakeup=wakeup,
             limits=limits,

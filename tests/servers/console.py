@@ -15,8 +15,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from deedbox.access import LoginGuard, Passwords, add_user
+from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.operate.alerts import Alerts
 from deedbox.operate.cards import (
     ApprovalCard,
     ApprovalLine,
@@ -137,7 +139,9 @@ class Desk:
         reason: str | None,
         how: str,
         repeat: Sequence[str] = (),
+        confirmed: Confirmed | None = None,
     ) -> DecisionResult:
+        assert confirmed is None, "no card of this console is grave"
         self.calls.append((principal.name, approval_id, digest_hex, decision, reason, how))
         assert not repeat, "no card of this console has anything to repeat"
         card = self.cards.get(approval_id)
@@ -233,6 +237,7 @@ async def console(database: TestDatabase) -> AsyncGenerator[Console]:
         inbox=desk.inbox,
         document=desk.document,
         guard=LoginGuard(Passwords()),
+        alerts=Alerts(pool),
     )
     server = _Server(uvicorn.Config(Starlette(routes=routes(deps)), log_config=None, lifespan="off", ws="none"))
     running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from deedbox.access.entries import AT_TERMINAL, By
-from deedbox.access.keys import checked_roles, clean_name
+from deedbox.access.keys import checked_email, clean_name
+from deedbox.access.roles import checked_roles, require_roles
 from deedbox.model.errors import DeedboxError
 from deedbox.store import access as store
 from deedbox.store.audit import append
@@ -48,10 +49,26 @@ async def withdraw_roles(pool: Pool, tenant: str, name: str, roles: Iterable[str
     return await _change(pool, tenant, name, roles, grants=False, by=by)
 
 
+async def set_email(pool: Pool, tenant: str, name: str, email: str | None, *, by: By = AT_TERMINAL) -> bool:
+    """Keep where a person is written to, None for nowhere; false where no person of that name is there.
+
+    The audit has that it was changed, and not the address. Raises DeedboxError("invalid_input") for an address that is none.
+    """
+    name, email = clean_name(name), checked_email(email)
+    async with transaction(pool) as connection:
+        found = await store.set_email(connection, tenant, name, email)
+        if found is not None:
+            detail = {"name": name, "has_email": email is not None}
+            await append(connection, by.entry(tenant, "set_email", (found.kind, str(found.principal_id)), detail))
+    return found is not None
+
+
 async def _change(pool: Pool, tenant: str, name: str, roles: Iterable[str], *, grants: bool, by: By) -> list[str]:
     name, wanted = clean_name(name), checked_roles(roles)
     change, verb = (store.grant_roles, "grant") if grants else (store.withdraw_roles, "withdraw")
     async with transaction(pool) as connection:
+        if grants:
+            await require_roles(connection, wanted)
         found = await change(connection, tenant, name, wanted)
         if found is None:
             raise DeedboxError("not_found", f"Nobody in {tenant!r} is called {name!r}.")

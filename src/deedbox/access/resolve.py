@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 
-from deedbox.access.keys import digest
-from deedbox.model.identity import Principal
-from deedbox.store import access as store
+from deedbox.access.keys import clean_name, digest, usable_name
+from deedbox.model.identity import DECIDE_SCOPE, FORM_SCOPE, FormKey, Principal, Through
+from deedbox.store import keys as store
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
 
@@ -42,6 +42,10 @@ class KeyCache:
         while len(self._known) > _MOST:
             self._known.popitem(last=False)
 
+    def forget(self) -> None:
+        """Remember nothing: whoever comes next is looked up."""
+        self._known.clear()
+
     async def ask(self, key_sha256: bytes, look_up: Callable[[], Awaitable[Principal | None]]) -> Principal | None:
         """The answer of a look-up, shared by all who ask for the same key while it is under way.
 
@@ -69,20 +73,61 @@ class KeyCache:
 
 
 async def resolve_key(pool: Pool, bearer: str, cache: KeyCache | None = None) -> Principal | None:
-    """The service that holds the key, or None for one that is unknown, revoked, expired or of a disabled service.
+    """Who holds the key, with no more than the key's scope; None for one that is unknown, over, or of somebody disabled.
 
     Every key takes the same road: hash, cache, look-up by hash. No part of the key is compared or told apart before.
     """
     key_sha256 = digest(bearer[:_LONGEST_KEY])
+    return await _remembered(cache, key_sha256, partial(_look_up, pool, key_sha256))
+
+
+async def resolve_acting(pool: Pool, bearer: str, name: str, cache: KeyCache | None = None) -> Principal | None:
+    """The person of that name, for whom the service that holds the key calls; with the roles and verbs that both hold.
+
+    None where the key has no right to act for others, and for a person who is unknown, disabled or of another tenant: nobody
+    can tell these apart. It stays a service's call: nothing that takes a person is done in this way.
+    """
+    key_sha256, name = digest(bearer[:_LONGEST_KEY]), clean_name(name)
+    if not usable_name(name):
+        return None
+    return await _remembered(cache, digest(f"{key_sha256.hex()} {name}"), partial(_look_up_acting, pool, key_sha256, name))
+
+
+async def _remembered(
+    cache: KeyCache | None, place: bytes, look_up: Callable[[], Awaitable[Principal | None]]
+) -> Principal | None:
     if cache is None:
-        return await _look_up(pool, key_sha256)
-    remembered = cache.get(key_sha256)
-    return remembered[0] if remembered is not None else await cache.ask(key_sha256, partial(_look_up, pool, key_sha256))
+        return await look_up()
+    remembered = cache.get(place)
+    return remembered[0] if remembered is not None else await cache.ask(place, look_up)
 
 
 async def _look_up(pool: Pool, key_sha256: bytes) -> Principal | None:
     async with autocommit(pool) as connection:
-        holder = await store.resolve_key(connection, key_sha256)
+        holder = await store.resolve(connection, key_sha256)
     if holder is None:
         return None
-    return Principal(str(holder.principal_id), holder.tenant, holder.name, "service", holder.roles, "api_key")
+    who = (str(holder.principal_id), holder.tenant, holder.name)
+    if holder.kind == "personal":
+        return Principal(*who, "person", holder.roles, "personal_key", verbs=holder.verbs & DECIDE_SCOPE)
+    if holder.kind == "form":
+        form = FormKey(str(holder.key_id), holder.action or "", holder.origins)
+        return Principal(*who, "service", holder.roles, "form_key", verbs=holder.verbs & FORM_SCOPE, form=form)
+    return Principal(*who, "service", holder.roles, "api_key", verbs=holder.verbs)
+
+
+async def _look_up_acting(pool: Pool, key_sha256: bytes, name: str) -> Principal | None:
+    async with autocommit(pool) as connection:
+        found = await store.acting(connection, key_sha256, name)
+    if found is None:
+        return None
+    return Principal(
+        str(found.principal_id),
+        found.tenant,
+        found.name,
+        "service",
+        found.roles,
+        "api_key",
+        verbs=found.verbs,
+        through=Through(str(found.service_id), found.service),
+    )

@@ -18,14 +18,15 @@ from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.model.values import storable_text
 from deedbox.store import access as store
-from deedbox.store.access import LinkPreview
+from deedbox.store.access import LinkPreview, SessionLine
 from deedbox.store.audit import append
-from deedbox.store.pool import Pool
+from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit, transaction
 
 IDLE_S = 30 * 60.0
 ABSOLUTE_S = 12 * 60 * 60.0
 _LONGEST_TOKEN = 200
+_LONGEST_PEER = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,12 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session that is alive."""
+    """A session that is alive, with its name, which opens nothing, and how the person logged in (`password`, `oidc`)."""
 
     principal: Principal
     csrf_sha256: bytes
+    session_id: UUID
+    how: str
 
     def owns(self, csrf: str) -> bool:
         """Whether the CSRF token belongs to this session."""
@@ -103,28 +106,46 @@ async def login(
     guard.limit.succeeded(name, peer)
     renewed = await guard.passwords.hash(password) if guard.passwords.stale(known) else None
     token = secrets.token_urlsafe(32)
-    csrf = csrf_of(token)
     owed = guard.failures.settle()
     try:
         async with transaction(pool) as connection:
             if renewed is not None:
                 await store.rehash(connection, found.principal_id, known, renewed)
-            replaced = await store.open_session(
-                connection,
-                session_sha256=digest(token),
-                principal_id=found.principal_id,
-                method="password",
-                csrf_sha256=digest(csrf),
-                absolute_s=ABSOLUTE_S,
-                replaces=digest(replaces) if replaces else None,
+            replaced = await open_session(
+                connection, found.principal_id, token, how="password", peer=peer, replaces=replaces, authenticated_s_ago=0.0
             )
             entry = login_entry(tenant, name, str(found.principal_id), door=door, source=peer, replaced=replaced, owed=owed)
             await append(connection, entry)
     except BaseException:
         guard.failures.pass_over(owed)
         raise
-    principal = Principal(str(found.principal_id), tenant, name, "person", found.roles, "session")
-    return SessionOpened(token, csrf, principal)
+    who = (str(found.principal_id), tenant, name)
+    principal = Principal(*who, "person", found.roles, "session", verbs=found.verbs, authenticated_s_ago=0.0)
+    return SessionOpened(token, csrf_of(token), principal)
+
+
+async def open_session(
+    connection: Connection,
+    principal_id: UUID,
+    token: str,
+    *,
+    how: str,
+    peer: str,
+    replaces: str | None,
+    authenticated_s_ago: float | None,
+) -> bool:
+    """Open a session under a new token and end the one it came with; true where that one was open."""
+    return await store.open_session(
+        connection,
+        session_sha256=digest(token),
+        principal_id=principal_id,
+        method=how,
+        csrf_sha256=digest(csrf_of(token)),
+        absolute_s=ABSOLUTE_S,
+        replaces=digest(replaces) if replaces else None,
+        authenticated_s_ago=authenticated_s_ago,
+        peer=storable_text(peer[:_LONGEST_PEER]),
+    )
 
 
 async def _named(pool: Pool, tenant: str, name: str) -> store.Named | None:
@@ -155,9 +176,24 @@ async def resolve_session(pool: Pool, token: str) -> SessionInfo | None:
         found = await store.session(connection, digest(token), IDLE_S)
     if found is None:
         return None
-    holder, csrf_sha256 = found
-    principal = Principal(str(holder.principal_id), holder.tenant, holder.name, "person", holder.roles, "session")
-    return SessionInfo(principal, csrf_sha256)
+    holder = found.holder
+    principal = Principal(
+        str(holder.principal_id),
+        holder.tenant,
+        holder.name,
+        "person",
+        holder.roles,
+        "session",
+        verbs=holder.verbs,
+        authenticated_s_ago=found.authenticated_s_ago,
+    )
+    return SessionInfo(principal, found.csrf_sha256, found.session_id, found.method)
+
+
+async def list_sessions(pool: Pool, tenant: str, name: str) -> list[SessionLine]:
+    """The living sessions of a person, the newest first: how and from where they were opened, and when they were last seen."""
+    async with autocommit(pool) as connection:
+        return await store.sessions(connection, tenant, clean_name(name), IDLE_S)
 
 
 async def logout(pool: Pool, token: str, *, door: str = "page") -> bool:
@@ -170,14 +206,14 @@ async def logout(pool: Pool, token: str, *, door: str = "page") -> bool:
     return holder is not None
 
 
-async def end_sessions(pool: Pool, tenant: str, name: str, *, by: By = AT_TERMINAL) -> int:
-    """End every session of a person and say how many were open; where there was one, an audit entry says so too."""
+async def end_sessions(pool: Pool, tenant: str, name: str, *, session_id: UUID | None = None, by: By = AT_TERMINAL) -> int:
+    """End every session of a person, or the one that is named, and say how many were open; an audit entry says so too."""
     name = clean_name(name)
     async with transaction(pool) as connection:
-        ended = await store.close_sessions(connection, tenant, name)
+        ended = await store.close_sessions(connection, tenant, name, session_id)
         if ended:
             subject = ("person", str(ended[0]))
-            detail = {"name": name, "sessions_ended": len(ended)}
+            detail = {"name": name, "sessions_ended": len(ended), **({"session": str(session_id)} if session_id else {})}
             await append(connection, by.entry(tenant, "end_sessions", subject, detail))
     return len(ended)
 

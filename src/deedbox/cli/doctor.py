@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from deedbox import __version__, embedded, wiring
-from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table
-from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, shown_path
+from deedbox.cli.doctor_voice import unreachable, voice
+from deedbox.cli.output import CommandError, Exit, plain, show_json, show_table, when
+from deedbox.cli.session import JsonOption, in_database, read_app, read_settings, reader, shown_path
 from deedbox.cli.switch import halves
 from deedbox.extend.registry import App
-from deedbox.model.identity import Principal
 from deedbox.operate.doctor import people, read_figures, read_growth, undecidable
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation, Probe
@@ -72,6 +72,7 @@ def _all(place: str | None) -> Iterator[Finding]:
         else:
             yield Finding("app", "ok", f"{place}: {len(app.actions)} actions, {len(app.connectors)} connectors")
     yield from _connectors(settings, app)
+    yield from (Finding(*said) for said in voice(settings, app))
     if settings.database_url is None and not embedded.status(settings.state).made:
         yield from _no_database_yet(settings)
         return
@@ -109,6 +110,8 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
             yield Finding(
                 "targets", needed, "no HTTP target is set", "name them in DEEDBOX_TARGETS, so that actions can call them"
             )
+    if settings.callbacks:
+        yield Finding("callbacks", "ok", ", ".join(f"{one.name} ({len(one.events)} events)" for one in settings.callbacks))
     if settings.model_base_url is not None:
         yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
     else:
@@ -157,13 +160,7 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
     tenant = desk.settings.tenant
     lines = await people(desk.pool, tenant)
     found: list[Finding] = []
-    deciders = [
-        line.name
-        for line in lines
-        if line.kind == "person"
-        and line.disabled_at is None
-        and Principal("", tenant, line.name, "person", frozenset(line.roles), "session").may("decide")
-    ]
+    deciders = [line.name for line in lines if line.kind == "person" and line.disabled_at is None and "decide" in line.verbs]
     if not deciders:
         found.append(Finding("approvers", "missing", "nobody may decide", "deedbox users add NAME --role manager"))
     elif app is not None and (gaps := undecidable(app.actions.values(), lines)):
@@ -178,6 +175,7 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         ]
     else:
         found.append(Finding("approvers", "ok", f"{len(deciders)} may decide: {', '.join(deciders[:5])}"))
+    found += [Finding(*said) for said in unreachable(desk.settings, lines)]
     living = sum(line.keys for line in lines)
     if living:
         found.append(Finding("keys", "ok", f"{living} alive"))
@@ -201,8 +199,24 @@ async def _inside(desk: Installation, app: App | None) -> list[Finding]:
         Finding("switch, owner", "ok", str(state["owner"]))
         if state["owner"]
         else Finding("switch, owner", "missing", "nobody is named", "deedbox switch on --as NAME --reason WHY --owner NAME"),
+        Finding("switch, test", "ok", f"{when(state['tested_at'])} by {state['tested_by']}")
+        if state["tested_at"]
+        else Finding("switch, test", "note", "it was never tested", "deedbox switch test --as NAME"),
     ]
-    return [*found, await _growth(desk), *await _figures(desk)]
+    return [*found, *await _receivers(desk), await _growth(desk), *await _figures(desk)]
+
+
+async def _receivers(desk: Installation) -> list[Finding]:
+    """Receivers of callbacks that are told nothing more."""
+    return [
+        Finding(
+            f"callbacks to {one.target}",
+            "missing",
+            f"disabled since {one.disabled_at:%Y-%m-%d %H:%M %Z}: {one.reason}",
+            f"deedbox callbacks enable {one.target} --as NAME --reason WHY, then deedbox callbacks replay",
+        )
+        for one in await desk.callbacks.disabled(reader(desk.settings))
+    ]
 
 
 async def _growth(desk: Installation) -> Finding:
@@ -233,7 +247,7 @@ async def _figures(desk: Installation) -> list[Finding]:
         said = f"{figures.unknown_effects} unknown: nobody can say whether it happened"
         found.append(Finding("effects", "note", said, "deedbox effects list --state unknown"))
     if figures.open_alerts:
-        found.append(Finding("alerts", "note", f"{figures.open_alerts} open"))
+        found.append(Finding("alerts", "note", f"{figures.open_alerts} open", "deedbox alerts list"))
     if misplaced is not None:
         found.append(
             Finding("jobs", "missing", f"{misplaced} is in the queue and has ended, or neither", "report this: it must not be")

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AppOption, AsOption, JsonOption, LimitOption, ask_password, person, reader, run
+from deedbox.operate.announced import AnnouncedLine
 from deedbox.operate.verbs import EffectVerb
 from deedbox.wiring import Installation
 
@@ -54,6 +55,35 @@ def effects_list(
     )
 
 
+@effects.command("announced")
+def effects_announced(*, as_json: JsonOption = False) -> None:
+    """What leaves by itself when its window has passed, the next first; until then it can be canceled."""
+
+    async def work(desk: Installation) -> list[AnnouncedLine]:
+        return await desk.approvals.announced(desk.settings.tenant, reader(desk.settings))
+
+    lines = run(work)
+    if as_json:
+        show_json(lines)
+        return
+    show_table(
+        ["id", "action", "to", "leaves in", "asked by", "rule", "what"],
+        [
+            [
+                line.effect_id,
+                line.action,
+                f"{line.connector}:{line.target}",
+                age(line.remaining_s),
+                line.asked_by,
+                line.rule,
+                line.sentence,
+            ]
+            for line in lines
+        ],
+        empty="nothing leaves by itself",
+    )
+
+
 @effects.command("show")
 def effects_show(effect_id: IdArgument, *, as_json: JsonOption = False) -> None:
     """One effect: exactly what was approved, every receipt, every look-up."""
@@ -88,6 +118,9 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
             ("phase reached", row["phase"]),
             ("why", why or None),
             ("goes out until", row["not_after"] if state == "pending" else None),
+            ("does not go out because", " ".join(one["message"] for one in row["waits_for"]) or None),
+            ("looked up", f"{row['look_ups']} times by the schedule" if row["look_ups"] else None),
+            ("looked up next", row["look_up_at"] if state == "unknown" else None),
             ("to settle it", "deedbox effects look-up, confirm, disprove or abandon" if state == "unknown" else None),
         ]
     )
@@ -108,8 +141,14 @@ def _show(row: dict[str, Any], *, as_json: bool, after_verb: bool = False) -> No
     )
     if probes:
         out.print()
-        rows = [[one["verdict"], one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes]
-        show_table(["look-up", "at", "evidence"], rows, empty="")
+        rows = [
+            [one["verdict"], _who(one), one["probed_at"], json.dumps(one["evidence"], ensure_ascii=False)] for one in probes
+        ]
+        show_table(["look-up", "by", "at", "evidence"], rows, empty="")
+
+
+def _who(probe: dict[str, Any]) -> str:
+    return str(probe["by_name"] or probe["by_principal"] or "the schedule")
 
 
 def _do(
@@ -182,3 +221,9 @@ def effects_disprove(
 def effects_abandon(effect_id: IdArgument, who: AsOption, reason: ReasonOption, *, as_json: JsonOption = False) -> None:
     """Give it up: it is not sent again, and the job ends as not wholly done."""
     _do(effect_id, "abandon", who, reason=reason, as_json=as_json)
+
+
+@effects.command("cancel")
+def effects_cancel(effect_id: IdArgument, who: AsOption, reason: ReasonOption, *, as_json: JsonOption = False) -> None:
+    """Cancel one that has not left yet; it and the dispatcher exclude each other."""
+    _do(effect_id, "cancel", who, reason=reason, as_json=as_json)

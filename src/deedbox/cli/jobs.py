@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from deedbox.cli.corrections import add_corrections
 from deedbox.cli.output import CommandError, Exit, cell, console, plain, say, show_json, show_pairs, show_table, style_of
 from deedbox.cli.session import AsOption, JsonOption, LimitOption, ask_password, person, reader, run
 from deedbox.operate.job_view import EffectSummary, JobView, TimelineEntry
@@ -260,3 +261,6 @@ def jobs_submit(
     if tally.refused:
         more = f" ({_SHOWN} of them are shown; --json has all)" if len(tally.refused) > _SHOWN else ""
         raise CommandError(f"not every line was accepted{more}")
+
+
+add_corrections(jobs)

@@ -1,4 +1,4 @@
-"""People, services and their keys. None of this works over HTTP: who makes users sits at the machine.
+"""People and services. None of this works over HTTP: who makes users sits at the machine.
 
 Each change is in the audit, with `terminal` as its actor: who can run these commands holds the database's URL, and no more
 is known of them.
@@ -10,25 +10,22 @@ from uuid import UUID
 import typer
 
 from deedbox.access import (
-    KeyLine,
-    add_key,
+    SessionLine,
     add_user,
     disable_user,
     enable_user,
     end_sessions,
     grant_roles,
-    list_keys,
-    revoke_key,
+    list_sessions,
+    set_email,
     withdraw_roles,
 )
 from deedbox.cli.output import CommandError, Exit, say, show_json, show_table
 from deedbox.cli.session import JsonOption, ask_password, run
-from deedbox.model.backoff import seconds
 from deedbox.operate.doctor import PrincipalLine, people
 from deedbox.wiring import Installation
 
 users = typer.Typer(no_args_is_help=True, help="The people who decide and operate.")
-keys = typer.Typer(no_args_is_help=True, help="Keys of the services that call the API.")
 
 RoleOption = Annotated[
     list[str], typer.Option("--role", metavar="ROLE", help="viewer, operator, manager, admin or your own; may repeat.")
@@ -36,12 +33,16 @@ RoleOption = Annotated[
 
 
 @users.command("add")
-def users_add(name: str, role: RoleOption) -> None:
+def users_add(
+    name: str,
+    role: RoleOption,
+    email: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where approvals are asked for by mail.")] = None,
+) -> None:
     """Make a person; the password comes from the terminal, or as one line on standard input."""
     password = ask_password(name, twice=True)
 
     async def work(desk: Installation) -> None:
-        await add_user(desk.pool, desk.ids, desk.settings.tenant, name, role, password)
+        await add_user(desk.pool, desk.ids, desk.settings.tenant, name, role, password, email=email)
 
     run(work, make=True)
     say(f"{name} can log in now, as {', '.join(sorted(set(role)))}")
@@ -58,12 +59,52 @@ def users_list(*, as_json: JsonOption = False) -> None:
     if as_json:
         show_json(lines)
         return
-    rows = [[line.name, line.kind, line.roles, line.keys or None, line.created_at, line.disabled_at] for line in lines]
+    rows = [
+        [line.name, line.kind, line.roles, line.email, line.keys or None, line.created_at, line.disabled_at] for line in lines
+    ]
     show_table(
-        ["name", "kind", "roles", "keys", "since", "disabled"],
+        ["name", "kind", "roles", "email", "keys", "since", "disabled"],
         rows,
         empty="nobody yet: deedbox users add NAME --role manager",
     )
+
+
+@users.command("email")
+def users_email(
+    name: str, address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A plain address, or `none`.")]
+) -> None:
+    """Say where a person is written to when an approval waits, or `none` for nowhere."""
+    email = None if address == "none" else address
+
+    async def work(desk: Installation) -> bool:
+        return await set_email(desk.pool, desk.settings.tenant, name, email)
+
+    if not run(work):
+        raise CommandError(f"no person is called {name}", Exit.NOT_THERE)
+    say(f"{name} is written to at {email}" if email else f"{name} is not written to any more")
+
+
+@users.command("sessions")
+def users_sessions(
+    name: str,
+    *,
+    end: Annotated[UUID | None, typer.Option(metavar="ID", help="End this one.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The living sessions of a person: how and from where each was opened; `--end` ends one of them."""
+
+    async def work(desk: Installation) -> list[SessionLine]:
+        pool, tenant = desk.pool, desk.settings.tenant
+        if end is not None and not await end_sessions(pool, tenant, name, session_id=end):
+            raise CommandError(f"{name} has no open session with this id", Exit.NOT_THERE)
+        return await list_sessions(pool, tenant, name)
+
+    lines = run(work)
+    if as_json:
+        show_json(lines)
+        return
+    rows = [[one.session_id, one.method, one.peer, one.opened_at, one.seen_at, one.expires_at] for one in lines]
+    show_table(["id", "by", "from", "opened", "last seen", "ends"], rows, empty=f"{name} is not logged in")
 
 
 @users.command("log-out")
@@ -121,56 +162,3 @@ def users_withdraw(name: str, role: RoleOption) -> None:
 
     taken = run(work)
     say(f"{name} is no longer {', '.join(taken)}" if taken else "nothing was changed: none of those roles was there")
-
-
-@keys.command("add")
-def keys_add(
-    name: str,
-    role: RoleOption,
-    label: Annotated[str, typer.Option(help="What it is for, shown in the list.")] = "",
-    expires: Annotated[str | None, typer.Option(help="For example 90d; without it the key does not expire.")] = None,
-) -> None:
-    """Make a key of a service, and print it this once: only its hash is kept."""
-    try:
-        expires_s = None if expires is None else seconds(expires, name="--expires")
-    except ValueError as error:
-        raise CommandError(str(error), Exit.USAGE) from error
-
-    async def work(desk: Installation) -> str:
-        return await add_key(desk.pool, desk.ids, desk.settings.tenant, name, role, label, expires_s)
-
-    print(run(work, make=True))
-
-
-@keys.command("list")
-def keys_list(*, as_json: JsonOption = False) -> None:
-    """All keys, newest first, without what opens a door."""
-
-    async def work(desk: Installation) -> list[KeyLine]:
-        return await list_keys(desk.pool, desk.settings.tenant)
-
-    lines = run(work)
-    if as_json:
-        show_json(lines)
-        return
-    rows = [
-        [line.key_id, line.name, line.label, line.created_at, line.expires_at, line.last_used_at, line.revoked_at]
-        for line in lines
-    ]
-    show_table(
-        ["id", "service", "label", "made", "expires", "last used", "revoked"],
-        rows,
-        empty="no keys yet: deedbox keys add NAME --role operator",
-    )
-
-
-@keys.command("revoke")
-def keys_revoke(key_id: Annotated[UUID, typer.Argument(metavar="ID")]) -> None:
-    """End a key; running processes believe it for two more seconds at most."""
-
-    async def work(desk: Installation) -> bool:
-        return await revoke_key(desk.pool, desk.settings.tenant, key_id)
-
-    if not run(work):
-        raise CommandError("there is no living key with this id", Exit.NOT_THERE)
-    say("revoked")

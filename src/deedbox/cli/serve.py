@@ -71,7 +71,7 @@ def migrate() -> None:
 
 def _run(place: str, roles: Sequence[Role], *, migrate: bool = False) -> None:
     settings = read_settings()
-    telemetry.configure_logging(settings.log_level)
+    telemetry.configure_logging(settings.log_level, settings.payload_log)
     app = read_app(place)
     listener = _listen(settings) if "api" in roles else None
     if listener is not None and "public_url" not in settings.model_fields_set and settings.host in {"127.0.0.1", "localhost"}:

@@ -11,7 +11,8 @@ import typer
 from pydantic import ValidationError
 
 from deedbox import embedded, telemetry, wiring
-from deedbox.access import LoginGuard, login, logout
+from deedbox.access import LoginGuard, login, logout, resolve_key
+from deedbox.access.keys import clean_name
 from deedbox.cli.output import CommandError, Exit
 from deedbox.extend.action import RegistrationError
 from deedbox.extend.registry import App
@@ -130,8 +131,18 @@ def reader(settings: Settings) -> Principal:
 
 
 async def person(installation: Installation, name: str, password: str) -> Principal:
-    """Log a person in for this command alone; no session is left. Raises CommandError where name and password do not fit."""
+    """Log a person in for this command alone; no session is left. A personal key of theirs is as good as the password.
+
+    Raises CommandError where name and password or key do not fit, or passwords are not taken.
+    """
     pool, tenant = installation.pool, installation.settings.tenant
+    if password.startswith("dbx_"):
+        holder = await resolve_key(pool, password)
+        if holder is None or holder.kind != "person" or (holder.name, holder.tenant) != (clean_name(name), tenant):
+            raise CommandError("the name and the key do not fit together")
+        return holder
+    if not installation.settings.local_accounts:
+        raise CommandError("passwords are not taken here; make a personal key on your account's page and give that")
     opened = await login(pool, tenant, name, password, guard=LoginGuard(), peer="terminal", door="cli")
     if opened is None:
         raise CommandError("the name and the password do not fit together")

@@ -3,7 +3,8 @@
 import json
 from typing import Any, NoReturn
 
-from deedbox.egress import Answer
+from deedbox.egress import Answer, EgressRefused, MaybeSent, NotSent
+from deedbox.extend.connector import Ambiguous, Refused, Transient
 from deedbox.model.backoff import retry_after_s
 
 SUCCESS = range(200, 300)
@@ -27,6 +28,15 @@ def read_json(body: bytes) -> Any:
         return json.loads(body.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise UnreadableError("the body is not JSON") from error
+
+
+def outcome_of(error: EgressRefused | NotSent | MaybeSent) -> Transient | Refused | Ambiguous:
+    """What a call that got no answer means for an effect: refused, surely not sent, or not to be told."""
+    if isinstance(error, EgressRefused):
+        return Refused(error.failure_class, error.code, error.message, "connect")
+    if isinstance(error, NotSent):
+        return Transient("not_sent", error.code, error.message, error.phase)
+    return Ambiguous(error.code, error.message, error.phase)
 
 
 def id_in(value: Any, name: str) -> str | None:

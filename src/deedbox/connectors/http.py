@@ -2,17 +2,37 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
-from deedbox.connectors.answers import CLIENT_ERRORS, SUCCESS, UnreadableError, id_in, location_of, read_json, retry_after
+from deedbox.connectors.answers import (
+    CLIENT_ERRORS,
+    SUCCESS,
+    UnreadableError,
+    id_in,
+    location_of,
+    outcome_of,
+    read_json,
+    retry_after,
+)
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
 from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path
 from deedbox.egress import Answer, EgressPolicy, EgressRefused, MaybeSent, NotSent
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import (
+    Ambiguous,
+    Capability,
+    EffectOrder,
+    LookUp,
+    Outcome,
+    Receipt,
+    Refused,
+    TargetLimits,
+    Transient,
+)
 from deedbox.model.failure import class_of_status
 
 # These say that the request was passed by unread; 301 to 303 are answered after acting by many providers.
@@ -41,14 +61,25 @@ class HttpCall(BaseModel):
     @field_validator("body")
     @classmethod
     def _sendable(cls, value: JsonValue) -> JsonValue:
-        _as_bytes(value)
+        json_bytes(value)
         return value
 
 
-class Http:
-    """Calls the HTTP targets named in settings; what an ambiguous end can become is the target's own declaration."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One write as it leaves. `thing` is what it makes or changes where the answer names nothing, None where none can tell."""
 
-    payload_model: type[BaseModel] = HttpCall
+    method: str
+    path: str
+    content: bytes | None
+    thing: str | None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    sure_thing: bool = False
+    """Whether `thing` is its name whatever the answer says."""
+
+
+class HttpSender:
+    """What the connectors of HTTP targets have in common; what an ambiguous end can become is the target's own declaration."""
 
     def __init__(self, name: str = "http") -> None:
         """`name` is what `ctx.effect` calls it."""
@@ -65,19 +96,8 @@ class Http:
             await self._targets.aclose()
 
     def check_target(self, target: str) -> None:
-        """Raise ValueError for a target that settings do not name."""
+        """Raise ValueError for a target that settings do not name, or that another connector addresses."""
         self._config(target)
-
-    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
-        """Raise ValueError for a target that is not set or a payload that is not a call."""
-        self.check_target(target)
-        HttpCall.model_validate(dict(payload))
-
-    def describe(self, target: str, payload: Mapping[str, Any]) -> str:
-        """Method, path and target, and which fields are sent."""
-        call = HttpCall.model_validate(dict(payload))
-        fields = f", with the fields {', '.join(sorted(call.body))}" if isinstance(call.body, dict) and call.body else ""
-        return f"Sends {call.method} {call.path} to the target {target}{fields}."
 
     def capability(self, target: str) -> Capability:
         """What the target declares; a native key that no conformance run has proven does not count."""
@@ -90,35 +110,48 @@ class Http:
         """How many seconds the target remembers a key, where it has native keys."""
         return self._config(target).key_ttl_s
 
+    def visibility_lag_s(self, target: str) -> float:
+        """How many seconds the target may take to show what it has accepted."""
+        return self._config(target).visibility_lag_s
+
+    def can_be_asked(self, target: str) -> bool:
+        """Whether the target has a look-up."""
+        return self._config(target).look_up is not None
+
+    def limits(self) -> dict[str, TargetLimits]:
+        """What settings say of how the targets are sent to."""
+        return self._bound().limits()
+
     async def send(self, order: EffectOrder) -> Outcome:
         """Make the call once, with `Idempotency-Key: <effect_id>`, within `order.deadline_s` seconds."""
         try:
             config = self._config(order.target)
-            call = HttpCall.model_validate(dict(order.payload))
+            call = self.prepare(config, order)
         except ValueError:  # pydantic's ValidationError is one
             return Refused("caller_error", "payload_invalid", "The target or the call is not one that can be made.", "plan")
-        content = None if call.body is None else _as_bytes(call.body)
         try:
             answer = await self._bound().call(
-                config, call.method, call.path, deadline_s=order.deadline_s, content=content, key=order.effect_id
+                config,
+                call.method,
+                call.path,
+                deadline_s=order.deadline_s,
+                content=call.content,
+                key=order.effect_id,
+                extra=call.headers,
             )
-        except EgressRefused as error:
-            return Refused(error.failure_class, error.code, error.message, "connect")
-        except NotSent as error:
-            return Transient("not_sent", error.code, error.message, error.phase)
-        except MaybeSent as error:
-            return Ambiguous(error.code, error.message, error.phase)
+        except (EgressRefused, NotSent, MaybeSent) as error:
+            return outcome_of(error)
         return _outcome(config, call, answer)
 
     async def look_up(self, order: EffectOrder) -> LookUp:
-        """GET the target's look-up path with the effect's key. Never raises for what a provider does."""
+        """GET where the target can be asked about the effect. Never raises for what a provider does."""
         try:
             config = self._config(order.target)
+            path = self.look_up_path(config, order)
         except ValueError:
             return LookUp("still_unknown", evidence={"reason": "unknown_target"})
-        if config.look_up is None:
+        if path is None:
             return LookUp("still_unknown", evidence={"reason": "no_look_up"})
-        path = config.look_up.replace("{key}", quote(order.effect_id, safe=""))
         try:
             answer = await self._bound().call(config, "GET", path, deadline_s=order.deadline_s)
             return _found(config, order.effect_id, answer)
@@ -126,6 +159,18 @@ class Http:
             return LookUp("still_unknown", evidence={"reason": error.code})
         except UnreadableError:
             return LookUp("still_unknown", evidence={"reason": "unreadable_answer"})
+
+    def prepare(self, config: HttpTargetConfig, order: EffectOrder) -> Prepared:
+        """The write that an effect asks for. Raises ValueError where it asks for none that can be made."""
+        raise NotImplementedError
+
+    def look_up_path(self, config: HttpTargetConfig, order: EffectOrder) -> str | None:
+        """Where the target is asked about an effect; None where it cannot be."""
+        return None if config.look_up is None else config.look_up.replace("{key}", quote(order.effect_id, safe=""))
+
+    def fits(self, config: HttpTargetConfig) -> bool:
+        """Whether this connector addresses the target."""
+        return config.call is None
 
     def _bound(self) -> HttpTargets:
         if self._targets is None:
@@ -136,10 +181,37 @@ class Http:
         config = self._bound().get(target)
         if config is None:
             raise ValueError(f"connector {self.name}: no target named {target!r} is set")
+        if not self.fits(config):
+            other = "Http()" if config.call is None else "HttpTemplate()"
+            raise ValueError(f"connector {self.name}: the target {target!r} is addressed by {other}")
         return config
 
 
-def _as_bytes(value: JsonValue) -> bytes:
+class Http(HttpSender):
+    """Calls HTTP targets with whatever method, path and body a payload says."""
+
+    payload_model: type[BaseModel] = HttpCall
+
+    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
+        """Raise ValueError for a target that is not set or a payload that is not a call."""
+        self.check_target(target)
+        HttpCall.model_validate(dict(payload))
+
+    def describe(self, target: str, payload: Mapping[str, Any]) -> str:
+        """Method, path and target, and which fields are sent."""
+        call = HttpCall.model_validate(dict(payload))
+        fields = f", with the fields {', '.join(sorted(call.body))}" if isinstance(call.body, dict) and call.body else ""
+        return f"Sends {call.method} {call.path} to the target {target}{fields}."
+
+    def prepare(self, config: HttpTargetConfig, order: EffectOrder) -> Prepared:  # noqa: ARG002 -- the signature it fills in
+        """The call of the payload."""
+        call = HttpCall.model_validate(dict(order.payload))
+        # PUT, PATCH and DELETE name the thing by their path.
+        thing = None if call.method == "POST" else call.path
+        return Prepared(call.method, call.path, None if call.body is None else json_bytes(call.body), thing)
+
+
+def json_bytes(value: JsonValue) -> bytes:
     """The bytes that leave. Raises ValueError for NaN, infinities and lone surrogates, which JSON cannot carry."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
@@ -147,7 +219,7 @@ def _as_bytes(value: JsonValue) -> bytes:
 def _found(config: HttpTargetConfig, key: str, answer: Answer) -> LookUp:
     """What the answer to a look-up says. Raises UnreadableError."""
     evidence = {"status": answer.status}
-    absent = config.conclusive or config.capability == "searchable"
+    absent = config.conclusive or config.capability in {"searchable", "upsert_key"}
     not_there = LookUp("not_accepted" if absent else "still_unknown", evidence=evidence)
     if answer.status == HTTPStatus.NOT_FOUND:
         return not_there
@@ -163,6 +235,8 @@ def _found(config: HttpTargetConfig, key: str, answer: Answer) -> LookUp:
         mine = [row for row in objects if key in row.values()]
         value = mine[0] if len(mine) == 1 else None
     provider_id = id_in(value, config.receipt_id)
+    if provider_id is None and config.capability == "upsert_key" and isinstance(value, dict):
+        provider_id = key  # it was asked for by its name, which is the key
     return LookUp("accepted" if provider_id else "still_unknown", provider_id, evidence)
 
 
@@ -178,7 +252,7 @@ def _rows(value: Any) -> list[Any] | None:
     return None
 
 
-def _outcome(config: HttpTargetConfig, call: HttpCall, answer: Answer) -> Outcome:
+def _outcome(config: HttpTargetConfig, call: Prepared, answer: Answer) -> Outcome:
     """What a whole answer means: accepted, refused, not taken, or not to be told."""
     status = answer.status
     code, said = f"http_{status}", f"The target {config.name} answered {status}."
@@ -198,7 +272,7 @@ def _outcome(config: HttpTargetConfig, call: HttpCall, answer: Answer) -> Outcom
     return Ambiguous(code, said, "answered")
 
 
-def _receipt(config: HttpTargetConfig, call: HttpCall, answer: Answer) -> Outcome:
+def _receipt(config: HttpTargetConfig, call: Prepared, answer: Answer) -> Outcome:
     """A 2xx is a receipt only where it says what it is a receipt for."""
     said = f"The target {config.name} accepted, but "
     evidence: dict[str, Any] = {"status": answer.status}
@@ -211,9 +285,9 @@ def _receipt(config: HttpTargetConfig, call: HttpCall, answer: Answer) -> Outcom
             provider_id = id_in(read_json(answer.body), config.receipt_id)
         except UnreadableError:
             return Ambiguous("unreadable_receipt", f"{said}its receipt cannot be read.", "answered")
-    # PUT, PATCH and DELETE name the thing by their path, and so does a 204, which can say no more.
-    named = call.path if call.method != "POST" or answer.status in _NO_BODY else None
-    provider_id = provider_id or location or named
+    # A 204 can say no more than the path that it answers.
+    named = call.thing or (call.path if answer.status in _NO_BODY else None)
+    provider_id = provider_id or (call.thing if call.sure_thing else None) or location or named
     if provider_id is None:
         return Ambiguous("receipt_without_id", f"{said}did not say what it made.", "answered")
     return Receipt(provider_id, evidence)

@@ -22,7 +22,18 @@ from deedbox.connectors.addresses import check_mail_address
 from deedbox.connectors.mail import Email, compose, message_id
 from deedbox.connectors.settings import ConnectorSettings, SmtpConfig
 from deedbox.egress import EgressPolicy, EgressRefused, NotSent, dial
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.extend.connector import (
+    Ambiguous,
+    Capability,
+    EffectOrder,
+    LookUp,
+    Outcome,
+    Receipt,
+    Refused,
+    TargetLimits,
+    Transient,
+)
+from deedbox.model.facts import EffectKind
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _AUTH_CODES = frozenset({530, 534, 535, 538})
@@ -46,6 +57,7 @@ class Smtp:
     """Sends plain text mail through the server named in settings. Capability: blind; SMTP cannot be asked afterwards."""
 
     payload_model: type[BaseModel] = Email
+    kind: EffectKind = "message"
 
     def __init__(self, name: str = "smtp") -> None:
         """`name` is what `ctx.effect` calls it."""
@@ -88,9 +100,26 @@ class Smtp:
         copies = f", with a copy to {', '.join(mail.cc)}" if mail.cc else ""
         return f"Sends a mail with the subject “{mail.subject}” to {', '.join(mail.addressees)}{copies}."
 
+    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:
+        """A plain mail to the target."""
+        return {"to": target, "subject": subject, "body": body}
+
     def capability(self, target: str) -> Capability:  # noqa: ARG002 -- the protocol's signature
         """Always blind."""
         return "blind"
+
+    def can_be_asked(self, target: str) -> bool:  # noqa: ARG002 -- what a connector may declare
+        """Never."""
+        return False
+
+    def kept_under(self, target: str) -> str:  # noqa: ARG002 -- what a connector may declare
+        """All mail goes through one server: its failures and its rate are those of all targets together."""
+        return "*"
+
+    def limits(self) -> dict[str, TargetLimits]:
+        """What settings say of how fast the server is sent to."""
+        config = self._config
+        return {} if config is None else {"*": TargetLimits(config.rate_per_s, config.burst, config.order_by)}
 
     async def look_up(self, order: EffectOrder) -> LookUp:  # noqa: ARG002 -- the protocol's signature
         """A mail server cannot be asked what it took."""

@@ -1,5 +1,6 @@
 """Starting another action as an effect: held, decided and recorded like any other, and done once by its own key."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,31 +65,41 @@ class Submit:
         return 100 * 365 * 86400.0
 
     async def send(self, order: EffectOrder) -> Outcome:
-        """Submit the job; a repeated sending answers with the same."""
+        """Submit the job, within `order.deadline_s` seconds; a repeated sending answers with the same."""
         if self._submitter is None:
             return Refused("caller_error", "cannot_submit", "This process cannot submit jobs.", "plan")
         try:
-            job_id = await self._submitter.submit(
-                order.target,
-                SubmitJob.model_validate(dict(order.payload)).input,
-                effect_id=order.effect_id,
-                parent_job_id=order.job_id,
-                tenant=order.tenant,
-            )
+            async with asyncio.timeout(order.deadline_s):
+                job_id = await self._submitter.submit(
+                    order.target,
+                    SubmitJob.model_validate(dict(order.payload)).input,
+                    effect_id=order.effect_id,
+                    parent_job_id=order.job_id,
+                    tenant=order.tenant,
+                )
+        except TimeoutError:
+            return Ambiguous("deadline", "The store did not answer in time; the job may have been stored.", "accept")
         except DeedboxError as error:
-            if error.code == "unavailable":
-                return Ambiguous("store_away", "The store was away; the job may have been stored.", "accept")
-            if error.code in _WHEN_THERE_IS_ROOM:
-                return Transient("rate_limited", error.code, error.detail, "accept", error.retry_after)
-            failure_class = "denied" if error.code == "permission_denied" else "caller_error"
-            return Refused(failure_class, error.code, error.detail, "accept")
+            return _outcome(error)
         except ValueError:
             return Refused("caller_error", "payload_invalid", "The input does not fit the action.", "plan")
         return Receipt(job_id, {"job_id": job_id, "action": order.target})
 
     async def look_up(self, order: EffectOrder) -> LookUp:
-        """Conclusive: the key of the effect has its job or none."""
+        """Conclusive: the key of the effect has its job or none. A store that does not answer has not said."""
         if self._submitter is None:
             return LookUp("still_unknown")
-        job_id = await self._submitter.find(order.target, effect_id=order.effect_id, tenant=order.tenant)
+        try:
+            async with asyncio.timeout(order.deadline_s):
+                job_id = await self._submitter.find(order.target, effect_id=order.effect_id, tenant=order.tenant)
+        except (TimeoutError, DeedboxError):
+            return LookUp("still_unknown", evidence={"reason": "store_away"})
         return LookUp("accepted", job_id, {"job_id": job_id}) if job_id else LookUp("not_accepted")
+
+
+def _outcome(error: DeedboxError) -> Outcome:
+    if error.code == "unavailable":
+        return Ambiguous("store_away", "The store was away; the job may have been stored.", "accept")
+    if error.code in _WHEN_THERE_IS_ROOM:
+        return Transient("rate_limited", error.code, error.detail, "accept", error.retry_after)
+    return Refused("denied" if error.code == "permission_denied" else "caller_error", error.code, error.detail, "accept")

@@ -1,10 +1,13 @@
 """The named HTTP destinations of settings, and the one way to address them."""
 
 import re
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
+from deedbox.connectors.signing import sign, wall_clock_s
 from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, check_url
+from deedbox.extend.connector import TargetLimits
 
 _BAD_IN_PATH = re.compile(r"[\x00-\x20\x7f-\xa0\\#\u2028\u2029\ud800-\udfff]")
 MAX_PATH = 2000
@@ -37,6 +40,10 @@ class HttpTargets:
         """The target of that name, if settings have it."""
         return self._targets.get(name)
 
+    def limits(self) -> dict[str, TargetLimits]:
+        """What settings say of how fast and in what order each target is sent to."""
+        return {name: TargetLimits(one.rate_per_s, one.burst, one.order_by) for name, one in self._targets.items()}
+
     async def call(
         self,
         target: HttpTargetConfig,
@@ -46,8 +53,9 @@ class HttpTargets:
         deadline_s: float,
         content: bytes | None = None,
         key: str | None = None,
+        extra: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One exchange with the target's credentials. `key` goes out as `Idempotency-Key`.
+        """One exchange with the target's credentials. `key` goes out as `Idempotency-Key`, and signs where the target signs.
 
         Raises ValueError for a path that `check_path` refuses, and what EgressClient raises.
         """
@@ -55,7 +63,7 @@ class HttpTargets:
         url = check_url(target.base_url + check_path(path))
         if (url.scheme, url.host, url.port) != (base.scheme, base.host, base.port):
             raise EgressRefused("The path leads away from the target's host.")
-        headers = {name: value.get_secret_value() for name, value in target.headers.items()}
+        headers = dict(extra or {}) | {name: value.get_secret_value() for name, value in target.headers.items()}
         headers["Accept"] = "application/json"
         if target.bearer is not None:
             headers["Authorization"] = f"Bearer {target.bearer.get_secret_value()}"
@@ -63,6 +71,7 @@ class HttpTargets:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
+            headers |= sign(target.signing, key, content or b"", at_s=wall_clock_s())
         return await self._client.request(method, str(url), headers=headers, content=content, deadline_s=deadline_s)
 
     async def aclose(self) -> None:

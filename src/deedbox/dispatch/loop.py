@@ -5,17 +5,22 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
-from deedbox.dispatch import reconcile, send
+from deedbox.dispatch import send
+from deedbox.dispatch.declared import declared
 from deedbox.dispatch.settle import Settler
 from deedbox.dispatch.switch import leave_to_dial
-from deedbox.extend.connector import Connector, Outcome, Refused
+from deedbox.dispatch.watch import Watch
+from deedbox.extend.connector import Connector, Outcome, Refused, SetsRetry
+from deedbox.gate.links import filled, links_of
 from deedbox.model.backoff import Retry, seconds
-from deedbox.store import outbox
+from deedbox.store import outbox, targets
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased
 from deedbox.store.pool import Pool
+from deedbox.store.targets import Breaker, Place
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.telemetry import log
 
@@ -46,14 +51,15 @@ class Dispatcher:
         lease_s: float = 60.0,
         wake: asyncio.Event | None = None,
         retry: Retry = outbox.RETRY,
-        look_up_after_s: float | None = None,
+        breaker: Breaker | None = None,
         told: Callable[[], bool] | None = None,
+        public_url: str | None = None,
     ) -> None:
         """`environment_on` is the environment's half of the switch; `slots` sendings go on at once, each for `lease_s` seconds.
 
-        `wake` ends the pause before the next look, and `told` says whether it can be relied on just now. Where
-        `look_up_after_s` is set, an effect that became unknown is looked up once after so many seconds. Raises ValueError for
-        numbers that cannot work.
+        `wake` ends the pause before the next look, and `told` says whether it can be relied on just now. `breaker` says when a
+        target that fails is left alone. Links in notices are made from `public_url`; without one a notice that needs a link
+        stays. Raises ValueError for numbers that cannot work.
         """
         if slots < 1:
             raise ValueError(f"slots: {slots} must be at least 1")
@@ -64,9 +70,11 @@ class Dispatcher:
         self._slots = slots
         self._lease_s = seconds(lease_s, name="lease_s")
         self._wake = wake or asyncio.Event()
-        self._settler = Settler(pool, ids, retry, follows=self._look_again)
-        self._look_up_after_s = look_up_after_s
+        retries = {name: one.retry for name, one in connectors.items() if isinstance(one, SetsRetry)}
+        watch = Watch(self._connectors, breaker)
+        self._settler = Settler(pool, ids, retry, follows=self._look_again, retries=retries, watch=watch)
         self._told = told or (lambda: False)
+        self._public_url = public_url
         self._pause_s = POLL_S
         self._asked_at = 0.0
         # Whether something is probably due, so that it need not be asked first.
@@ -74,9 +82,8 @@ class Dispatcher:
         # Unique per start, so that no two processes are ever taken for one another.
         self.name = f"dispatch-{os.getpid()}-{ids.new().hex[-8:]}"
         # What is being called takes a slot; what has answered is kept beside the next calls.
-        self._calling: set[UUID] = set()
+        self._calling = set[UUID]()
         self._sending: set[asyncio.Task[None]] = set()
-        self._asking: set[asyncio.Task[None]] = set()
 
     @property
     def in_flight(self) -> int:
@@ -96,8 +103,6 @@ class Dispatcher:
                 await self._pause(stopping, at_once=leased > 0)
         finally:
             stopping.cancel()
-            for task in self._asking:
-                task.cancel()
             await self._drain()
 
     async def once(self) -> int:
@@ -137,9 +142,11 @@ class Dispatcher:
     async def _due(self) -> bool:
         """Whether something is due now; sets the pause until the next look."""
         async with autocommit(self._pool) as connection:
-            due_s = await outbox.next_due(connection)
+            due = await outbox.next_due(connection)
+        due_s, gate_s = due or (None, None)
         if due_s == 0:
-            self._pause_s = POLL_S
+            # What is due and does not go waits for a slot or for somebody, or its target says when it will let one through.
+            self._pause_s = POLL_S if gate_s is None else min(POLL_S, max(MIN_PAUSE_S, gate_s))
             return True
         longest = CALM_POLL_S if self._told() else POLL_S
         self._pause_s = longest if due_s is None else min(longest, max(MIN_PAUSE_S, due_s))
@@ -198,6 +205,10 @@ class Dispatcher:
         connector = self._connectors[leased.connector]
         try:
             await self._declare(leased, connector)
+            links = await self._links(leased)
+            if links is None:
+                await send.withdraw(self._pool, self._ids, leased)
+                return None
             leave = await leave_to_dial(self._pool, leased, asked_at=asked_at, lease_s=self._lease_s)
             if leave != "go":
                 await send.give_back(self._pool, self._ids, leased, leave)
@@ -206,9 +217,12 @@ class Dispatcher:
             _log.exception("not_dialled", effect_id=str(leased.effect_id), error=type(error).__name__)
             await self._give_back(leased)
             return None
-        return await self._dial(connector, leased, asked_at)
+        return await self._dial(connector, leased, asked_at, links)
 
-    async def _dial(self, connector: Connector, leased: Leased, asked_at: float) -> Outcome:
+    async def _links(self, leased: Leased) -> Mapping[str, str] | None:
+        return await links_of(self._pool, leased.effect_id, self._public_url) if leased.kind == "notice" else {}
+
+    async def _dial(self, connector: Connector, leased: Leased, asked_at: float, links: Mapping[str, str]) -> Outcome:
         rest_s = self._lease_s - (time.monotonic() - asked_at)
         try:
             order = send.order_of(
@@ -221,6 +235,8 @@ class Dispatcher:
             )
         except (ValueError, LookupError, TypeError):
             return Refused("bug", "body_unreadable", "What was approved cannot be read as an effect.", "plan")
+        if links:
+            order = replace(order, payload=filled(order.payload, links))
         return await send.perform(connector, order)
 
     async def _give_back(self, leased: Leased) -> None:
@@ -236,18 +252,14 @@ class Dispatcher:
 
     async def _declare(self, leased: Leased, connector: Connector) -> None:
         """Keep what is declared of a target before it is first needed; only native keys matter to who knows no connectors."""
-        capability, ttl_s = send.declared(connector, leased.target)
+        said = declared(connector, leased.target)
         stored = (leased.capability or "blind", leased.native_key_ttl_s)
-        if stored == (capability, ttl_s) or "native_key" not in {capability, stored[0]}:
+        if stored == (said.capability, said.key_ttl_s) or "native_key" not in {said.capability, stored[0]}:
             return
         async with autocommit(self._pool) as connection:
-            await outbox.declare_target(
-                connection,
-                tenant=leased.tenant,
-                connector=leased.connector,
-                target=leased.target,
-                capability=capability,
-                ttl_s=ttl_s,
+            place = Place(leased.tenant, leased.connector, leased.target)
+            await targets.declare(
+                connection, place, capability=said.capability, ttl_s=said.key_ttl_s, lag_s=said.visibility_lag_s
             )
 
     async def _settle(self, leased: Leased, outcome: Outcome) -> None:
@@ -255,23 +267,9 @@ class Dispatcher:
         receipt_id = self._ids.new()
         for number in range(1, SETTLE_TRIES + 1):
             try:
-                name = await self._settler.put(leased, outcome, receipt_id=receipt_id, alone=number > 1)
+                await self._settler.put(leased, outcome, receipt_id=receipt_id, alone=number > 1)
             except Exception as error:  # noqa: BLE001 -- tried again, whatever it was
                 _log.exception("settle_failed", effect_id=str(leased.effect_id), attempt=number, error=type(error).__name__)
                 await asyncio.sleep(min(5.0, 0.1 * 2**number))
                 continue
-            if name == "lose_track" and self._look_up_after_s is not None:
-                self._ask_later(leased.tenant, leased.effect_id, self._look_up_after_s)
             return
-
-    def _ask_later(self, tenant: str, effect_id: UUID, after_s: float) -> None:
-        async def ask() -> None:
-            await asyncio.sleep(after_s)
-            try:
-                await reconcile.look_up(self._pool, self._ids, self._connectors, tenant=tenant, effect_id=effect_id)
-            except Exception as error:  # noqa: BLE001 -- it stays unknown, which is where a person finds it
-                _log.warning("look_up_failed", effect_id=str(effect_id), error=type(error).__name__)
-
-        task = asyncio.get_running_loop().create_task(ask())
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from deedbox.dispatch.send import GRACE_S, declared, finish, kept, order_of
+from deedbox.dispatch.declared import Declared, declared
+from deedbox.dispatch.send import GRACE_S, finish, kept, order_of
 from deedbox.extend.connector import Connector, EffectOrder, LookUp
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
@@ -28,13 +29,17 @@ _log = log("reconcile")
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a look-up said, the state of the effect afterwards, and a sentence that says why."""
+    """What a look-up said, the state of the effect afterwards, and a sentence that says why.
+
+    `again_in_s`: asking again after so many seconds can say more, where that is known.
+    """
 
     effect_id: UUID
     verdict: str
     state: str
     message: str
     provider_id: str | None = None
+    again_in_s: float | None = None
 
 
 async def look_up(
@@ -83,9 +88,9 @@ async def look_up(
             evidence=kept(said.evidence),
             by_principal=person_id(by),
         )
-        capability, _ = declared(connector, effect.target)
+        target = declared(connector, effect.target)
         same = effect.state == "unknown" and effect.attempt == row["attempt"]
-        answer = await _apply(connection, ids, effect, said, capability, asked_at_age_s if same else None, by)
+        answer = await _apply(connection, ids, effect, said, target, asked_at_age_s if same else None, by)
         principal = by or replace(RECONCILER, tenant=tenant)
         detail = {"verdict": said.verdict, "state": answer.state, "job_id": str(effect.job_id)}
         await audit.append(connection, audit.entry_by(principal, door, "look_up", ("effect", str(effect_id)), detail=detail))
@@ -120,7 +125,7 @@ async def _apply(
     ids: IdSource,
     effect: LockedEffect,
     said: LookUp,
-    capability: str,
+    target: Declared,
     age_s: float | None,
     by: Principal | None,
 ) -> Reconciled:
@@ -140,23 +145,30 @@ async def _apply(
         if await outbox.move(connection, "confirm", effect, event_id=ids.new()):
             return Reconciled(state="completed", message="The provider has it.", **known)
         return Reconciled(state=effect.state, message="The provider has it; the effect had moved meanwhile.", **known)
-    stays = _why_it_stays(effect, said, capability, age_s)
+    lag_s = max(effect.visibility_lag_s, target.visibility_lag_s)
+    stays = why_it_stays(said.verdict, target.capability, closed=effect.sender_closed, age_s=age_s, lag_s=lag_s)
     if stays is not None:
-        return Reconciled(state=effect.state, message=stays, **known)
+        # What the provider shows late it may show once that time is over.
+        soon = effect.sender_closed and age_s is not None and age_s < lag_s
+        return Reconciled(state=effect.state, message=stays, again_in_s=lag_s - (age_s or 0) + 1 if soon else None, **known)
     await outbox.move(connection, "disprove", effect, event_id=ids.new())
     return Reconciled(state="pending", message="The provider does not have it; it is sent again.", **known)
 
 
-def _why_it_stays(effect: LockedEffect, said: LookUp, capability: str, age_s: float | None) -> str | None:
-    """Why the answer does not disprove the effect; None where it does."""
+def why_it_stays(verdict: str, capability: str, *, closed: bool, age_s: float | None, lag_s: float) -> str | None:
+    """Why an answer that is not `accepted` does not disprove an effect; None where it does.
+
+    `closed`: the sender ended its connection itself. `age_s` is how long the effect had been unknown when the provider was
+    asked, None if it has moved since; `lag_s` how late the provider shows things.
+    """
     if age_s is None:
         return "The effect moved while the provider was asked."
-    if said.verdict == "still_unknown":
+    if verdict != "not_accepted":
         return "The provider could not tell."
     if capability == "blind":
         return "This target's word that it has nothing is not conclusive."
-    if not effect.sender_closed:
+    if not closed:
         return "The provider has nothing yet, but the sender was lost and its request may still arrive; a person decides."
-    if age_s < effect.visibility_lag_s:
-        return f"The provider shows things only after {effect.visibility_lag_s:g} s; ask again later."
+    if age_s < lag_s:
+        return f"The provider shows things only after {lag_s:g} s; ask again later."
     return None

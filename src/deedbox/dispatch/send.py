@@ -2,19 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 from uuid import UUID
 
-from deedbox.extend.connector import Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
+from deedbox.dispatch.watch import Watch
+from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry
+from deedbox.model.sensitive import HIDDEN, scrubbed, texts_at
 from deedbox.model.values import short_message, storable, storable_text
-from deedbox.store import outbox
+from deedbox.store import callbacks, outbox, targets
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import Leased, LockedEffect, Move, Why
 from deedbox.store.pool import Connection, Pool
+from deedbox.store.targets import Place
 from deedbox.store.tell import tell
 from deedbox.store.transaction import transaction
 from deedbox.telemetry import log
@@ -23,15 +28,6 @@ GRACE_S = 0.5
 """How long past its deadline a connector may go on before it is cancelled, in seconds."""
 
 _log = log("dispatch")
-
-
-@runtime_checkable
-class RemembersKeys(Protocol):
-    """A connector that can say how long a target of its remembers a native key."""
-
-    def key_ttl_s(self, target: str) -> float | None:
-        """Seconds, or None where the target has no native keys."""
-        ...
 
 
 def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt: int, deadline_s: float) -> EffectOrder:
@@ -50,23 +46,28 @@ def order_of(body: bytes, *, effect_id: UUID, job_id: UUID, tenant: str, attempt
     )
 
 
-def declared(connector: Connector | None, target: str) -> tuple[str, float | None]:
-    """The capability of a target and how long it remembers a native key, in seconds; what declares nothing is blind."""
-    if connector is None:
-        return "blind", None
-    try:
-        capability = connector.capability(target)
-        # Asked for the name alone, which is what `isinstance` does, and that takes as long as all the rest here.
-        remembers = cast("RemembersKeys | None", connector if hasattr(connector, "key_ttl_s") else None)
-        ttl_s = remembers.key_ttl_s(target) if remembers is not None else None
-    except Exception as error:  # noqa: BLE001 -- a connector that cannot say what it is declares nothing
-        _log.warning("capability_unknown", connector=connector.name, error=type(error).__name__)
-        return "blind", None
-    return capability, ttl_s if capability == "native_key" else None
-
-
 async def perform(connector: Connector, order: EffectOrder) -> Outcome:
-    """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous."""
+    """Call the connector once. Never raises but for cancellation: what a connector raises is ambiguous.
+
+    What is sensitive in the payload is in no sentence and no evidence of the outcome, and in no line of the log.
+    """
+    hidden = texts_at(order.payload, sensitive_paths(connector.payload_model))
+    HIDDEN.set(hidden)
+    outcome = await _performed(connector, order)
+    return _scrubbed(outcome, hidden) if hidden else outcome
+
+
+def _scrubbed(outcome: Outcome, hidden: Sequence[str]) -> Outcome:
+    if isinstance(outcome, Receipt):
+        return replace(outcome, evidence=json.loads(scrubbed(kept_json(outcome.evidence), [_in_json(one) for one in hidden])))
+    return replace(outcome, message=scrubbed(outcome.message, hidden))
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+async def _performed(connector: Connector, order: EffectOrder) -> Outcome:
     try:
         async with asyncio.timeout(order.deadline_s + GRACE_S):
             outcome = cast("object", await connector.send(order))
@@ -81,7 +82,9 @@ async def perform(connector: Connector, order: EffectOrder) -> Outcome:
     return Ambiguous("connector_error", "The connector answered something that is no outcome.", "unknown", closed=False)
 
 
-async def keep(pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry) -> Move | None:
+async def keep(
+    pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, receipt_id: UUID, retry: Retry, watch: Watch
+) -> Move | None:
     """Keep receipt, state and event of one sending under its effect's lock; returns the move, None where nothing was added.
 
     Raises what the database raises. Who calls again after that, because a commit may or may not have arrived, gives the
@@ -92,7 +95,9 @@ async def keep(pool: Pool, ids: IdSource, leased: Leased, outcome: Outcome, *, r
         if effect is None:
             return None
         if effect.state == "sending" and effect.fence == leased.fence:
-            return await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+            name = await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
+            await watch.keep(connection, ids, leased, outcome, retry)
+            return name
         return await _settle_late(connection, ids, leased, effect, outcome, receipt_id)
 
 
@@ -102,7 +107,20 @@ async def give_back(pool: Pool, ids: IdSource, leased: Leased, code: str) -> boo
         effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
         if effect is None or effect.fence != leased.fence:
             return False
+        if leased.troubled:
+            await targets.let_another(connection, Place(leased.tenant, leased.connector, leased.target), leased.effect_id)
         return await outbox.move(connection, "give_back", effect, Why(code=code), event_id=ids.new())
+
+
+async def withdraw(pool: Pool, ids: IdSource, leased: Leased) -> bool:
+    """Cancel a leased notice before anything was dialled, because what it asks for has been decided. False when it was lost."""
+    async with transaction(pool) as connection:
+        effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
+        if effect is None or effect.fence != leased.fence:
+            return False
+        await outbox.move(connection, "give_back", effect, event_id=ids.new())
+        why = Why(code="approval_decided", message="The approval has ended.")
+        return await outbox.move(connection, "cancel", effect, why, event_id=ids.new())
 
 
 async def finish(pool: Pool, ids: IdSource, job_id: UUID) -> None:
@@ -133,12 +151,17 @@ async def _settle_held(
     elif name == "refuse" and why.failure_class == "denied":
         message = f"The target {leased.target} refused the credentials or the right to do {effect.slot}: {why.message}"
         await open_alerts(connection, [Alert(ids.new(), effect.job_id, "effect_denied", message, effect.effect_id)])
-    if isinstance(outcome, Transient) and outcome.failure_class == "rate_limited":
-        wait_s = retry.delay(1, retry_after=outcome.retry_after)
-        await outbox.slow_target(
-            connection, tenant=leased.tenant, connector=leased.connector, target=leased.target, wait_s=wait_s
-        )
+    if name == "refuse" and why.code == TARGET_GONE:
+        await _disable(connection, ids, leased, effect, why.message or "")
     return name
+
+
+async def _disable(connection: Connection, ids: IdSource, leased: Leased, effect: LockedEffect, reason: str) -> None:
+    """Send nothing more to a target that said so, and tell somebody once."""
+    given = {"tenant": leased.tenant, "connector": leased.connector, "target": leased.target}
+    if await callbacks.disable(connection, **given, reason=reason):
+        message = f"Nothing more is sent to {leased.connector}/{leased.target} until somebody enables it again: {reason}"
+        await open_alerts(connection, [Alert(ids.new(), effect.job_id, "target_disabled", message, effect.effect_id)])
 
 
 def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, retry: Retry) -> tuple[Move, Why]:
@@ -147,10 +170,12 @@ def _verdict(effect: LockedEffect, outcome: Transient | Refused | Ambiguous, ret
     name: Move = "refuse"
     if isinstance(outcome, Ambiguous):
         why = Why(phase, "ambiguous", code, message, outcome.closed, retry.delay(effect.attempt))
+        again = effect.native_key_lives and effect.attempt < retry.attempts
         if effect.kind == "notice":
-            name = "close_notice"
+            # Where the receiver knows the key, twice is once; and nobody looks up what we said ourselves.
+            name = "retry" if again else "close_notice"
         else:
-            name = "resend_same_key" if effect.native_key_lives and effect.attempt < retry.attempts else "lose_track"
+            name = "resend_same_key" if again else "lose_track"
     elif isinstance(outcome, Refused):
         why = Why(phase, outcome.failure_class, code, message)
     elif effect.attempt >= retry.attempts:

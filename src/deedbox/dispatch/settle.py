@@ -5,10 +5,11 @@ shared transaction failed or gave no answer, is settled alone under its effect's
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from deedbox.dispatch import send
+from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import Outcome, Receipt
 from deedbox.model.backoff import Retry
 from deedbox.model.values import short_message, storable_text
@@ -32,11 +33,25 @@ _log = log("dispatch")
 class Settler:
     """Keeps what came of sendings. `put` returns once it is committed and the job has ended, if it was the last of it."""
 
-    def __init__(self, pool: Pool, ids: IdSource, retry: Retry, *, follows: Callable[[], None]) -> None:
-        """`retry` says when what was not accepted is sent again; `follows` is called where an effect may have waited."""
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        retry: Retry,
+        *,
+        follows: Callable[[], None],
+        retries: Mapping[str, Retry] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """`retry` says when what was not accepted is sent again, and `retries` for connectors that have a pace of their own.
+
+        `follows` is called where an effect may have waited; `watch` keeps what the ends say of targets.
+        """
+        self._retries = dict(retries or {})
         self._pool = pool
         self._ids = ids
         self._retry = retry
+        self._watch = watch or Watch({})
         self._follows = follows
         self._teller = Teller(pool)
         self._receipts = Gatherer(self._deliver, self._deliver_one, most=MOST)
@@ -52,11 +67,17 @@ class Settler:
         if not alone and isinstance(outcome, Receipt) and leased.kind == "act":
             name = await self._receipts.put(self._row(leased, outcome, receipt_id))
         if name is None:
-            name = await send.keep(self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=self._retry)
+            retry = self._retries.get(leased.connector, self._retry)
+            name = await send.keep(
+                self._pool, self._ids, leased, outcome, receipt_id=receipt_id, retry=retry, watch=self._watch
+            )
             _log.info("settled", effect_id=str(leased.effect_id), job_id=str(leased.job_id), move=name or "dropped")
             if name == "deliver":
                 self._follows()
-        await self._ends.put(leased.job_id)
+        elif leased.troubled:
+            await self._answered(leased)
+        if leased.kind == "act":
+            await self._ends.put(leased.job_id)
         return name
 
     async def drain(self) -> None:
@@ -64,6 +85,12 @@ class Settler:
         await self._receipts.drain()
         await self._ends.drain()
         await self._teller.drain()
+
+    async def _answered(self, leased: Leased) -> None:
+        try:
+            await self._watch.answered(self._pool, leased)
+        except Exception as error:  # noqa: BLE001 -- the receipt is kept; the next one that is answered says the same
+            _log.warning("target_not_noted", effect_id=str(leased.effect_id), error=type(error).__name__)
 
     def _row(self, leased: Leased, receipt: Receipt, receipt_id: UUID) -> Delivered:
         return Delivered(

@@ -2,17 +2,22 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
 
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry, seconds
+from deedbox.model.consequence import CONSEQUENCES, Consequence
+from deedbox.model.facts import JUDGEMENTS, EffectKind, checked_kind, marked
 from deedbox.model.failure import Answer, FailureClass, checked_answers
 from deedbox.model.policy import Policy
+from deedbox.model.rule_check import Known, faults
+from deedbox.model.sensitive import Path
 
 KeyRule = Literal["require", "content", "new"]
 Handler = Callable[..., Any]
@@ -22,6 +27,7 @@ KEY_FIELD = "idempotency_key"
 MOST_PRIORITY = 1000
 
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
+_ROLE = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 _TOO_WIDE = ("_tool", "_api", "_database")
 
 
@@ -58,8 +64,38 @@ class Action:
     """Who may take up or replace its jobs, beside having a role with that verb; none named: whoever has such a role."""
     on_failure: Mapping[FailureClass, Answer] = field(default_factory=dict[FailureClass, Answer])
     """What it says of failure classes; for the others the matrix of deedbox.model.failure decides."""
+    callback: str | None = None
+    """The registered receiver that is told what becomes of its jobs, where a call names none."""
+    mask: bool | tuple[str, ...] = False
+    """Where secrets in its input are masked instead of refused: everywhere, or in these fields (dotted names)."""
+    data_subject: KeyFrom | None = None
+    """Where its input names the person whom it is about: a dotted name, or a function of the validated input."""
     threaded: bool = False
     """Whether its handler is `def` and runs in a thread."""
+    kind: EffectKind | None = None
+    """What its effects are, where they or their connectors do not say something graver."""
+    hold_input: bool = False
+    """Whether a person approves its arguments before it runs."""
+    judgements: frozenset[str] = JUDGEMENTS
+    """The names under which its payloads hold what a model judged."""
+    consequence: Consequence = "consequential"
+    """What its effects can lead to: who may decide them, and how, depends on it."""
+    domain: str | None = None
+    domain_role: str | None = None
+    """The role that whoever decides its effects must hold beside one of `approvers`; the domain names it."""
+    escalate_to: str | None = None
+    """The role that may decide as well what has waited for `escalate_after_s` seconds."""
+    escalate_after_s: float | None = None
+
+    @property
+    def sensitive_input(self) -> tuple[Path, ...]:
+        """The paths of what its input marks as sensitive."""
+        return sensitive_paths(self.input_model)
+
+    @property
+    def sensitive_output(self) -> tuple[Path, ...]:
+        """The paths of what its output marks as sensitive."""
+        return sensitive_paths(self.output_model)
 
     @property
     def versions(self) -> frozenset[int]:
@@ -85,8 +121,22 @@ def make_action(
     again: frozenset[str] = frozenset(),
     keep: str | float | None = None,
     on_failure: Mapping[FailureClass, Answer] | None = None,
+    kind: EffectKind | None = None,
+    hold_input: bool = False,
+    payloads: Mapping[str, type[BaseModel]] | None = None,
+    consequence: Consequence = "consequential",
+    domain: str | None = None,
+    domains: Mapping[str, str | None] | None = None,
+    escalate_to: str | None = None,
+    escalate_after: str | float | None = None,
+    callback: str | None = None,
+    mask: bool | Iterable[str] = False,
+    data_subject: KeyFrom | None = None,
 ) -> Action:
-    """Check a handler and its declaration. Raises RegistrationError naming the action and the rule."""
+    """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
+
+    Raises RegistrationError naming the action and the rule.
+    """
     name = getattr(handler, "__name__", "")
     if not _NAME.fullmatch(name) or name.endswith(_TOO_WIDE):
         raise RegistrationError(f"{name}: an action is named verb_noun and does one operation")
@@ -101,9 +151,14 @@ def make_action(
         raise RegistrationError(f"{name}: roles name who may run it; none is named")
     if not 0 <= priority <= MOST_PRIORITY:
         raise RegistrationError(f"{name}: priority is from 0, the most urgent, to {MOST_PRIORITY}")
+    if not isinstance(cast("object", policy), Policy):
+        raise RegistrationError(f"{name}: policy is made by hold(), allow(), deny() or rules(…), not {policy!r}")
     if policy.decision == "hold" and not approvers:
         raise RegistrationError(f"{name}: its effects are held, so approvers must name a role")
+    if hold_input and not approvers:
+        raise RegistrationError(f"{name}: its input is held, so approvers must name a role")
     input_model, output_model = _schemas(name, handler)
+    judgements = _check_rules(name, policy, Known(name, roles, output_model, payloads or {}))
     title = (inspect.getdoc(handler) or name.replace("_", " ")).splitlines()[0]
     return Action(
         name=name,
@@ -121,14 +176,79 @@ def make_action(
         handler=handler,
         accepts=accepts,
         document_fields=_document_fields(input_model),
-        key_from=_key_from(name, input_model, key_from),
+        key_from=_field_of(name, input_model, key_from, "key_from"),
         priority=priority,
         again=again,
         deadline_s=None if deadline is None else seconds(deadline, name="deadline"),
         keep_s=None if keep is None else seconds(keep, name="keep"),
         on_failure=_on_failure(name, on_failure, has_approvers=bool(approvers)),
+        callback=callback,
+        mask=_mask(name, input_model, mask),
+        data_subject=_field_of(name, input_model, data_subject, "data_subject"),
         threaded=threaded,
+        kind=_kind(name, kind),
+        hold_input=hold_input,
+        judgements=judgements,
+        consequence=_consequence(name, consequence),
+        domain=domain,
+        domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
+        escalate_to=escalate_to,
+        escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
     )
+
+
+def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:
+    """The names of judgements among the payloads. Raises RegistrationError for the first rule that cannot stand."""
+    judgements = JUDGEMENTS.union(*(marked(payload, "judgement") for payload in known.payloads.values()))
+    if policy.by_rules and not policy.rules:
+        raise RegistrationError(f"{name}: its policy has no rule; hold() holds everything")
+    for fault in faults(policy.rules, replace(known, judgements=judgements)):
+        raise RegistrationError(f"{name}: {fault}")
+    return judgements
+
+
+def _kind(name: str, kind: str | None) -> EffectKind | None:
+    try:
+        return None if kind is None else checked_kind(kind)
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
+
+
+def _consequence(name: str, consequence: Consequence) -> Consequence:
+    if consequence not in CONSEQUENCES:
+        raise RegistrationError(f"{name}: consequence is one of {', '.join(CONSEQUENCES)}")
+    return consequence
+
+
+def _domain_role(name: str, domain: str | None, domains: Mapping[str, str | None], *, has_approvers: bool) -> str | None:
+    if domain is None:
+        return None
+    # A misspelt domain must not be one that needs nobody: every domain that is used is one that the app declares.
+    if domain not in domains:
+        raise RegistrationError(f"{name}: the app says nothing of the domain {domain!r}; App(domains={{{domain!r}: a role}})")
+    role = domains[domain]
+    if role is not None and not has_approvers:
+        raise RegistrationError(
+            f"{name}: effects of the domain {domain!r} are decided by a person, so approvers must name a role"
+        )
+    return role
+
+
+def _escalate_after(
+    name: str, role: str | None, after: str | float | None, approvers: frozenset[str], policy: Policy
+) -> float | None:
+    if role is None and after is None:
+        return None
+    if role is None or after is None:
+        raise RegistrationError(f"{name}: escalate_to and escalate_after: set both or neither")
+    if not approvers:
+        raise RegistrationError(f"{name}: escalate_to names who decides after the approvers, and there are none")
+    if not _ROLE.fullmatch(role) or role in approvers:
+        raise RegistrationError(f"{name}: escalate_to must be one further role, not one of its approvers")
+    after_s = seconds(after, name="escalate_after")
+    if after_s >= policy.expires_s:
+        raise RegistrationError(f"{name}: escalate_after must come before its approvals lapse, after {policy.expires_s:g} s")
+    return after_s
 
 
 def _on_failure(
@@ -140,13 +260,21 @@ def _on_failure(
         raise RegistrationError(f"{name}: {error}") from error
 
 
-def _key_from(name: str, input_model: type[BaseModel], key_from: KeyFrom | None) -> KeyFrom | None:
-    if isinstance(key_from, str):
-        first = key_from.split(".")[0]
+def _field_of(name: str, input_model: type[BaseModel], wanted: KeyFrom | None, what: str) -> KeyFrom | None:
+    if isinstance(wanted, str):
+        first = wanted.split(".")[0]
         known = {info.alias or field_name for field_name, info in input_model.model_fields.items()}
         if first not in known:
-            raise RegistrationError(f"{name}: key_from names {first!r}, which is no field of {input_model.__name__}")
-    return key_from
+            raise RegistrationError(f"{name}: {what} names {first!r}, which is no field of {input_model.__name__}")
+    return wanted
+
+
+def _mask(name: str, input_model: type[BaseModel], wanted: bool | Iterable[str]) -> bool | tuple[str, ...]:  # noqa: FBT001 -- what is declared
+    if isinstance(wanted, bool):
+        return wanted
+    if isinstance(wanted, str):
+        raise RegistrationError(f"{name}: mask is True or a list of fields")
+    return tuple(str(_field_of(name, input_model, field_name, "mask")) for field_name in wanted)
 
 
 def _document_fields(input_model: type[BaseModel]) -> dict[str, bool]:

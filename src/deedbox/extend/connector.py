@@ -10,9 +10,12 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from deedbox.model.backoff import Retry
 from deedbox.model.failure import FailureClass
 
 Capability = Literal["native_key", "upsert_key", "searchable", "blind"]
+ORDER_BY = r"^(target|(/([^~/]|~[01])*)+)$"
+"""How a target may be ordered: `target`, or a JSON pointer into the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,9 @@ class Ambiguous:
     closed: bool = True
 
 
+TARGET_GONE = "target_gone"
+"""The code of a refusal after which the target is disabled: nothing more is sent to it until a person enables it again."""
+
 Outcome = Receipt | Transient | Refused | Ambiguous
 
 
@@ -86,11 +92,38 @@ class LookUp:
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLimits:
+    """How a target is sent to: at most so often per second, so many at once after a pause, and in what order.
+
+    `order_by` is `target` (one at a time, in the order of the outbox), a JSON pointer into the payload (the same, for each
+    value there), or None.
+    """
+
+    rate_per_s: float | None = None
+    burst: int | None = None
+    order_by: str | None = None
+
+
+@runtime_checkable
+class SetsRetry(Protocol):
+    """A connector whose effects are tried again at a pace of its own."""
+
+    retry: Retry
+
+
 @runtime_checkable
 class Connector(Protocol):
     """Performs one kind of effect. Implementations must not retry by themselves and must honour `deadline_s`.
 
+    An implementation may also have these methods, each about a target: `key_ttl_s` and `visibility_lag_s` (seconds: how long it
+    remembers a native key, how late its look-up shows things), `can_be_asked` (False where a look-up never tells), `kept_under`
+    (the name that its failures, rate and pauses are kept under; `*` for all targets of the connector together); and `limits`
+    without arguments, which gives a `TargetLimits` for names of targets, or for `*`.
+
     The approval card shows a payload's fields in the order of `payload_model`, labelled with their titles where they have one.
+    A connector may have a `kind` (`record`, `message`, `access` or `money`; else `record`), and `recipients(target, payload)`
+    where the number of those it reaches cannot be counted from the fields `to`, `cc`, `bcc` and `recipients`.
     """
 
     name: str

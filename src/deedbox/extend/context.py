@@ -10,10 +10,13 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox.extend.connector import Connector
 from deedbox.extend.document import Document
+from deedbox.extend.sensitive import sensitive_names, sensitive_paths
 from deedbox.extend.sync_context import Bridge, SyncContext
 from deedbox.model.errors import InvalidValueError
+from deedbox.model.facts import EffectKind, count_recipients, gravest, holds_any
 from deedbox.model.failure import ActionFailure
 from deedbox.model.fingerprint import effect_body, sha256
+from deedbox.model.sensitive import HIDDEN, masked, scrubbed
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -67,6 +70,9 @@ class EffectPlan:
     body: bytes
     digest: bytes
     after: str | None = None
+    kind: EffectKind = "record"
+    recipients: int = 1
+    sensitive: bool = False
 
 
 @dataclass(slots=True)
@@ -142,11 +148,14 @@ class Context:
         payload: BaseModel | Mapping[str, Any],
         group: str = "default",
         after: str | None = None,
+        kind: EffectKind | None = None,
     ) -> EffectPlan:
         """Propose one external effect. Plans, does nothing: no I/O happens here and no receipt comes back.
 
-        `slot` names the effect within its job and stays the same over attempts. Raises ActionFailure (class bug) for an
-        unknown connector, a payload that does not fit it, or a slot planned twice.
+        `slot` names the effect within its job and stays the same over attempts. `after` names a slot that was planned before:
+        this effect leaves once that one is completed, and is canceled where that one is not done. `kind` says that it is graver
+        than its connector and its action say. Raises ActionFailure (class bug) for an unknown connector, a payload that does
+        not fit it, a slot planned twice, or an `after` that is not planned.
         """
         known = self._connectors.get(connector)
         if known is None:
@@ -155,18 +164,56 @@ class Context:
             raise ActionFailure("bug", "bad_slot", "A slot is a name of 1 to 100 characters.")
         if any(plan.slot == slot for plan in self.plans):
             raise ActionFailure("bug", "slot_planned_twice", f"The slot {slot!r} was planned twice.")
+        if after is not None and all(plan.slot != after for plan in self.plans):
+            raise ActionFailure("bug", "bad_after", f"The slot {slot!r} waits for {after!r}, which was not planned before it.")
         given = payload.model_dump(mode="json") if isinstance(payload, BaseModel) else dict(payload)
         try:
             checked = known.payload_model.model_validate(given).model_dump(mode="json")
             known.check_target(target)
             known.check_plan(target, checked)
             body = effect_body(connector, target, slot, checked)
+            what = gravest(kind, cast("EffectKind | None", getattr(known, "kind", None)))
         except ValidationError as error:
             fields = ", ".join(".".join(str(part) for part in item["loc"]) or "payload" for item in error.errors())
             raise ActionFailure("bug", "bad_effect", f"The payload of {slot!r} does not fit {connector}: {fields}.") from error
         except (InvalidValueError, ValueError) as error:
             raise ActionFailure("bug", "bad_effect", f"The effect {slot!r} cannot be planned: {error}.") from error
-        summary = known.describe(target, checked)
-        plan = EffectPlan(connector, target, slot, group, summary, body, sha256(body), after)
+        summary = _sentence(known, target, checked)
+        plan = EffectPlan(
+            connector,
+            target,
+            slot,
+            group,
+            summary,
+            body,
+            sha256(body),
+            after,
+            what,
+            *reach(known, target, checked),
+        )
         self.plans.append(plan)
         return plan
+
+
+def reach(connector: Connector, target: str, payload: Mapping[str, Any]) -> tuple[int, bool]:
+    """How many recipients a checked payload reaches, and whether one of its sensitive fields is there."""
+    return recipients_of(connector, target, payload), holds_any(payload, sensitive_names(connector.payload_model))
+
+
+def recipients_of(connector: Connector | None, target: str, payload: Mapping[str, Any]) -> int:
+    """How many the connector says it reaches, where it can say so; else how many the payload names."""
+    count = cast("Callable[[str, Mapping[str, Any]], int] | None", getattr(connector, "recipients", None))
+    return count_recipients(payload) if count is None else count(target, payload)
+
+
+def _sentence(connector: Connector, target: str, payload: dict[str, Any]) -> str:
+    """The connector's sentence about an effect, made without what is sensitive: it stands in lists, mails and logs."""
+    paths = sensitive_paths(connector.payload_model)
+    try:
+        said = connector.describe(target, masked(payload, paths))
+    except Exception:
+        # A mask is a text, and the connector may want to reckon with what it stands for; without one it is its own fault.
+        if not paths:
+            raise
+        said = f"Sends something sensitive to {target}."
+    return scrubbed(said, HIDDEN.get())

@@ -1,12 +1,27 @@
 """The application a user writes: connectors, and actions registered on it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
 from deedbox.model.backoff import Retry
+from deedbox.model.consequence import LICENSED, Consequence
+from deedbox.model.facts import EffectKind
 from deedbox.model.failure import Answer, FailureClass
 from deedbox.model.policy import Policy, hold
+
+_ROLE = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+def checked_domains(domains: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The roles that domains name. Raises RegistrationError for one that cannot be a role, or a licensed domain without one."""
+    for domain, role in domains.items():
+        if role is None and domain in LICENSED:
+            raise RegistrationError(f"the domain {domain!r} needs a licensed person: name the role that its deciders hold")
+        if role is not None and not _ROLE.fullmatch(role):
+            raise RegistrationError(f"the domain {domain!r}: {role!r} is not a role")
+    return dict(domains)
 
 
 class App:
@@ -16,8 +31,13 @@ class App:
     never at the first job.
     """
 
-    def __init__(self, *, connectors: Sequence[Connector] = ()) -> None:
-        """Register the connectors by their names. Raises RegistrationError for a name used twice."""
+    def __init__(self, *, connectors: Sequence[Connector] = (), domains: Mapping[str, str | None] | None = None) -> None:
+        """Register the connectors by their names, and the role that each domain of the actions names.
+
+        `domains` gives a domain the role that whoever decides effects of it must hold; None says that it needs no such role,
+        which a domain of licensed professions cannot say. Raises RegistrationError for a name used twice, or such a domain.
+        """
+        self.domains = checked_domains(domains or {})
         self.connectors: dict[str, Connector] = {}
         self.actions: dict[str, Action] = {}
         for connector in connectors:
@@ -41,8 +61,17 @@ class App:
         again: Iterable[str] = (),
         keep: str | float | None = None,
         on_failure: Mapping[FailureClass, Answer] | None = None,
+        callback: str | None = None,
         max_runtime: str | float = "1h",
         accepts: Iterable[int] = (),
+        kind: EffectKind | None = None,
+        hold_input: bool = False,
+        consequence: Consequence = "consequential",
+        domain: str | None = None,
+        escalate_to: str | None = None,
+        escalate_after: str | float | None = None,
+        mask: bool | Iterable[str] = False,
+        data_subject: KeyFrom | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -57,6 +86,16 @@ class App:
         DEEDBOX_KEEP_DAYS where it is not given); that it ran, what was decided and the receipts stay.
         `on_failure` says of classes of failure what becomes of the job, where the rule of the class does not suit: `retry`,
         `retry_once`, `fail`, or `hold`, which lets a person decide; which of them a class takes is in the documentation.
+        `kind` says what its effects are (`record`,
+        `message`, `access` or `money`) where they or their connectors say nothing graver; access and money hold unless a rule
+        covers them. With `hold_input` a person approves the arguments before the action runs.
+        `consequence` is what its effects can lead to: `read`, `reversible`, `consequential` or `grave`; `domain` is one that
+        the app declares, and whoever decides its effects holds the role that the domain names.
+        What nobody has decided `escalate_after` (`4h`) the role `escalate_to` may decide as well, and is told of it.
+        `callback` names the receiver (DEEDBOX_CALLBACKS) that is told what becomes of a job where the call names none.
+        What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
+        it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
+        whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -78,6 +117,17 @@ class App:
                 again=frozenset(again),
                 keep=keep,
                 on_failure=on_failure,
+                kind=kind,
+                hold_input=hold_input,
+                payloads={name: connector.payload_model for name, connector in self.connectors.items()},
+                consequence=consequence,
+                domain=domain,
+                domains=self.domains,
+                escalate_to=escalate_to,
+                escalate_after=escalate_after,
+                callback=callback,
+                mask=mask,
+                data_subject=data_subject,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -7,6 +7,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from deedbox import __version__
+from deedbox.http.alerts import AlertRoutes
+from deedbox.http.approvals import Approving
+from deedbox.http.audit import AuditRoutes
+from deedbox.http.browsers import Browsers
+from deedbox.http.callbacks import CallbackRoutes
 from deedbox.http.deps import HttpDeps
 from deedbox.http.entry import Face
 from deedbox.http.events import Events
@@ -15,8 +20,11 @@ from deedbox.http.jobs import Jobs
 from deedbox.http.lanes import LaneRoutes
 from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
+from deedbox.http.own import Own
+from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
+from deedbox.http.targets import TargetRoutes
 from deedbox.operate.follow import Follow
 
 
@@ -27,19 +35,34 @@ def make_app(deps: HttpDeps) -> ASGIApp:
     server's end, so that streams and waits let go.
     """
     follow = Follow(deps.views, deps.wakeup)
+    browsers = Browsers(deps)
     described = json.dumps(
-        document(deps.app.actions.values(), version=__version__, base_url=deps.base_url, login=deps.login is not None)
+        document(
+            deps.app.actions.values(),
+            version=__version__,
+            base_url=deps.base_url,
+            login=deps.login is not None,
+            own=deps.identity is not None,
+            auditing=deps.auditing is not None,
+        )
     ).encode()
 
     async def openapi(_request: Request) -> Response:
         return Response(described, media_type="application/json")
 
     routes = [
-        *Jobs(deps, follow).routes(),
-        *Events(deps, follow).routes(),
+        *Jobs(deps, follow, browsers).routes(),
+        *Events(deps, follow, browsers).routes(),
+        *Approving(deps).routes(),
         *Operators(deps).routes(),
         *RoundRoutes(deps).routes(),
         *LaneRoutes(deps).routes(),
+        *PolicyRoutes(deps).routes(),
+        *AlertRoutes(deps).routes(),
+        *CallbackRoutes(deps).routes(),
+        *TargetRoutes(deps).routes(),
+        *([] if deps.identity is None else Own(deps, deps.identity).routes()),
+        *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

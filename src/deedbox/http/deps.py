@@ -8,15 +8,21 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
 
 from deedbox import telemetry
+from deedbox.access import IdSource, KeyCache, Pool
 from deedbox.extend.registry import App
 from deedbox.intake.request import Request as Submission
 from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
+from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.approvals import Approvals
+from deedbox.operate.auditing import Auditing
+from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
+from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
+from deedbox.operate.targets import Targets
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
@@ -54,6 +60,16 @@ class LoggedIn:
 Login = Callable[[str, str, str], Awaitable[LoggedIn | None]]
 """Name, password and the caller's address to a personal key; None where they do not fit. May raise too_many_logins."""
 
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Where people's keys and sessions are, and the memory of keys that the process shares."""
+
+    pool: Pool
+    ids: IdSource
+    keys: KeyCache
+
+
 Refused = Callable[[Submission, DeedboxError], Awaitable[None]]
 """Journals a call that the face refused before intake saw it; its `body` is None. Must not raise."""
 
@@ -69,7 +85,8 @@ class HttpDeps:
 
     `resolve_key` says who holds a bearer key; it may raise what the driver raises. `public_url` is where others reach this
     server: links are made from it, never from Host. `ready` returns what is not ready and why; empty means ready.
-    `stopping` ends waits and streams, so that a server can stop. `refused` journals what the face itself refuses.
+    `stopping` ends waits and streams, so that a server can stop. `refused` journals what the face itself refuses. Without
+    `identity` nobody acts for others, and there are no form keys, status tokens, or routes for one's own keys and sessions.
     """
 
     app: App
@@ -80,7 +97,12 @@ class HttpDeps:
     approvals: Approvals
     rounds: Rounds
     lanes: Lanes
+    policies: Policies
+    alerts: AlertDesk
+    targets: Targets
     public_url: str
+    callbacks: Callbacks | None = None
+    auditing: Auditing | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)
@@ -88,6 +110,7 @@ class HttpDeps:
     ready: Callable[[], Awaitable[Mapping[str, str]]] = always_ready
     metrics: CollectorRegistry = telemetry.REGISTRY
     refused: Refused | None = None
+    identity: Identity | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     keep_alive_s: float = 15.0
 

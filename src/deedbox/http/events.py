@@ -11,9 +11,10 @@ from starlette.routing import BaseRoute
 
 from deedbox import telemetry
 from deedbox.http import headers
+from deedbox.http.browsers import Browsers
 from deedbox.http.deps import HttpDeps
 from deedbox.http.jobs import answer, plain
-from deedbox.http.routing import known, note_job, patiently, route
+from deedbox.http.routing import note_job, patiently, route
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.follow import Follow
@@ -24,14 +25,21 @@ _RETRY_MS = 2000
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def envelope(event: Event) -> dict[str, Any]:
-    """An event as every subscriber gets it."""
-    return plain(event)
+_FOR_BROWSERS = frozenset({"job.progress", "job.partial", "job.completed", "job.failed", "job.canceled"})
+"""The events whose payload a status token shows; others keep their place, and do not say who decided or whom effects reach."""
 
 
-def frame(event: Event) -> bytes:
+def envelope(event: Event, principal: Principal | None = None) -> dict[str, Any]:
+    """An event as every subscriber gets it, and as the bearer of a status token does."""
+    shown: dict[str, Any] = plain(event)
+    if principal is not None and principal.method == "status_token" and event.type not in _FOR_BROWSERS:
+        shown["payload"] = {}
+    return shown
+
+
+def frame(event: Event, principal: Principal | None = None) -> bytes:
     """An event as a server-sent one; its number is what a client resumes after."""
-    data = json.dumps(envelope(event), ensure_ascii=False, separators=(",", ":"))
+    data = json.dumps(envelope(event, principal), ensure_ascii=False, separators=(",", ":"))
     return f"id: {event.seq}\nevent: {event.type}\ndata: {data}\n\n".encode()
 
 
@@ -51,14 +59,16 @@ def _weight(accept: str, wanted: str) -> float:
 class Events:
     """The handler of events."""
 
-    def __init__(self, deps: HttpDeps, follow: Follow) -> None:
+    def __init__(self, deps: HttpDeps, follow: Follow, browsers: Browsers) -> None:
         """`follow` waits for events."""
         self._deps = deps
+        self._browsers = browsers
         self._follow = follow
 
     def routes(self) -> list[BaseRoute]:
         """The one route."""
-        return [route("/api/jobs/{job_id}/events", GET=known(self._deps, self.events))]
+        browsers = self._browsers
+        return [route("/api/jobs/{job_id}/events", GET=browsers.showing(self.events), OPTIONS=browsers.asking("GET"))]
 
     async def events(self, request: Request, principal: Principal) -> Response:
         """GET /api/jobs/{id}/events: from after `Last-Event-ID`, else `?after=N`, else from the beginning."""
@@ -80,7 +90,7 @@ class Events:
         if as_json:
             return answer(
                 {
-                    "events": [envelope(event) for event in page.events],
+                    "events": [envelope(event, principal) for event in page.events],
                     "next_after": page.next_after,
                     "state": page.state,
                     "complete": page.complete,
@@ -97,7 +107,7 @@ class Events:
         """The frames: those read already, then what follows. A failure ends the stream, and the client resumes."""
         yield f"retry: {_RETRY_MS}\n\n".encode()
         for event in first.events:
-            yield frame(event)
+            yield frame(event, principal)
         if first.complete:
             return
         job_id = headers.path_id(request, "job_id", "job")
@@ -116,10 +126,11 @@ class Events:
                             return
                         yield b": keep-alive\n\n"
                     for event in page.events:
-                        yield frame(event)
+                        yield frame(event, principal)
         except (DeedboxError, *AWAY) as error:
             telemetry.log("http").warning("stream_ended", job_id=str(job_id), error=type(error).__name__)
 
     async def _still(self, request: Request) -> Principal | None:
-        """Whether the key that opened the stream is still good: a stream outlives no revocation by much."""
-        return await self._deps.resolve_key(request.headers["authorization"].partition(" ")[2].strip())
+        """Whether the key or token that opened the stream is still good: a stream outlives no revocation by much."""
+        found = await self._browsers.reader(request)
+        return found if isinstance(found, Principal) else None

@@ -98,6 +98,34 @@ def caller_run(request: Request) -> str | None:
     return value
 
 
+def callback(request: Request) -> str | None:
+    """The name of a registered receiver of callbacks; intake knows which there are. Raises DeedboxError invalid_header."""
+    value = one_header(request, "Deedbox-Callback")
+    if value is not None and not _CALLER_RUN.fullmatch(value):
+        raise _unusable("Deedbox-Callback", "the name of a registered receiver of callbacks")
+    return value
+
+
+def moment_parameter(request: Request, name: str) -> datetime | None:
+    """A query parameter that is a moment with its zone; None where it is absent. Raises DeedboxError invalid_parameter."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    found = moment_of(text)
+    if found is None:
+        raise _bad_parameter(name, "a date and time with zone, such as 2027-03-01T09:00:00Z")
+    return found
+
+
+def moment_of(text: str) -> datetime | None:
+    """A moment in RFC 3339 with its zone, None for anything else."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo is not None and 1970 <= parsed.year <= 9000 else None  # noqa: PLR2004 -- years a database keeps
+
+
 def priority(request: Request) -> int | None:
     """How urgent the job is, 0 to 1000. Raises DeedboxError invalid_header."""
     value = one_header(request, "Deedbox-Priority")
@@ -111,11 +139,8 @@ def moment(request: Request, name: str) -> str | None:
     value = one_header(request, name)
     if value is None:
         return None
-    try:
-        parsed = datetime.fromisoformat(value)
-    except ValueError:
-        parsed = None
-    if parsed is None or parsed.tzinfo is None or not 1970 <= parsed.year <= 9000:  # noqa: PLR2004 -- years a database keeps
+    parsed = moment_of(value)
+    if parsed is None:
         raise _unusable(name, "a date and time with zone, such as 2027-03-01T09:00:00Z")
     return parsed.astimezone(UTC).isoformat()
 

@@ -19,6 +19,7 @@ from deedbox import telemetry
 from deedbox.extend.action import Action
 from deedbox.http import headers
 from deedbox.http.body import StrictBody, is_json, media_type, read_bytes, read_model, require_utf8
+from deedbox.http.browsers import Browsers
 from deedbox.http.deps import HttpDeps
 from deedbox.http.headers import wire_name
 from deedbox.http.multipart import read_form
@@ -33,6 +34,25 @@ from deedbox.operate.job_view import Failed, JobView
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ASK_AGAIN_S = {"awaiting_human": 10}
+_FOR_BROWSERS = frozenset(
+    {
+        "job_id",
+        "action",
+        "state",
+        "round",
+        "progress",
+        "partial",
+        "failure",
+        "created_at",
+        "updated_at",
+        "next_attempt_at",
+        "last_seq",
+        "result",
+        "status_url",
+        "events_url",
+    }
+)
+"""What a status token shows of a job: neither who decides, nor whom its effects reach, nor its documents."""
 _SAFE_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*")
 
 
@@ -119,9 +139,10 @@ def _failed(failed: Failed | None) -> dict[str, str] | None:
 class Jobs:
     """The handlers of jobs and documents."""
 
-    def __init__(self, deps: HttpDeps, follow: Follow) -> None:
+    def __init__(self, deps: HttpDeps, follow: Follow, browsers: Browsers) -> None:
         """`follow` waits for jobs."""
         self._deps = deps
+        self._browsers = browsers
         self._follow = follow
         # A prefix of a text in JSON, without the quotation mark at its end.
         self._where = f"{deps.base_url}/api/jobs/"
@@ -130,11 +151,11 @@ class Jobs:
 
     def routes(self) -> list[BaseRoute]:
         """The routes, in the order of faces.md."""
-        deps = self._deps
+        deps, browsers = self._deps, self._browsers
         return [
-            route("/api/actions/{action}/jobs", POST=known(deps, self.accept)),
+            route("/api/actions/{action}/jobs", POST=browsers.submitting(self.accept), OPTIONS=browsers.asking("POST")),
             route("/api/jobs", GET=known(deps, self.page)),
-            route("/api/jobs/{job_id}", GET=known(deps, self.show)),
+            route("/api/jobs/{job_id}", GET=browsers.showing(self.show), OPTIONS=browsers.asking("GET")),
             route("/api/jobs/{job_id}/cancel", POST=known(deps, self.cancel)),
             route("/api/documents/{document_id}", GET=known(deps, self.document)),
         ]
@@ -149,7 +170,7 @@ class Jobs:
         note_job(request, accepted.job_id)
         extra = {"Preference-Applied": "respond-async"} if wish.at_once and not wish.wait_s else {}
         state = accepted.state
-        if wish.wait_s:
+        if wish.wait_s and principal.form is None:
             view = await patiently(
                 request,
                 self._deps,
@@ -161,11 +182,13 @@ class Jobs:
                 where = links(self._deps.base_url, accepted.job_id)["status_url"]
                 return answer(job_body(view, self._deps.base_url), 200, {"Content-Location": where, **applied})
             state = view.state if view is not None else state
-        return self._taken(accepted, state, extra)
+        return self._taken(accepted, state, extra, await self._browsers.token(principal, accepted.job_id))
 
-    def _taken(self, accepted: Accepted, state: str, extra: Mapping[str, str]) -> Response:
+    def _taken(self, accepted: Accepted, state: str, extra: Mapping[str, str], token: str | None) -> Response:
         job, where = str(accepted.job_id), self._where_written
         more = ',"taken_up":true' if accepted.taken_up else ""
+        # In the body alone: it opens the job, and headers are logged more easily than bodies.
+        more += f',"status_token":"{token}"' if token else ""
         text = f'{{"job_id":"{job}","status":"{state}","status_url":{where}{job}","events_url":{where}{job}/events"{more}}}'
         sent = {"Location": self._where + job, "Retry-After": str(_ASK_AGAIN_S.get(state, 1))}
         return _Written(text, 202, {**sent, **self._replayed(accepted), **extra})
@@ -185,6 +208,7 @@ class Jobs:
             run = headers.caller_run(request)
             priority = headers.priority(request)
             run_at, deadline = headers.moment(request, "Deedbox-Run-At"), headers.moment(request, "Deedbox-Deadline")
+            callback = headers.callback(request)
             body, parsed, uploads, form_key = await self._input(request, action)
         except DeedboxError as error:
             if self._deps.refused is not None:
@@ -195,7 +219,7 @@ class Jobs:
             action=name,
             body=body,
             key=key,
-            source="http",
+            source="http" if principal.form is None else "form",
             uploads=uploads,
             caller_run=run,
             trace=headers.traceparent(request),
@@ -203,6 +227,7 @@ class Jobs:
             priority=priority,
             run_at=run_at,
             deadline=deadline,
+            callback=callback,
             parsed=parsed,
         )
 
@@ -236,7 +261,10 @@ class Jobs:
         if view is None:
             raise headers.no_such("job")
         again = {} if view.is_over else {"Retry-After": str(_ASK_AGAIN_S.get(view.state, 1))}
-        return answer(job_body(view, self._deps.base_url), 200, again)
+        body = job_body(view, self._deps.base_url)
+        if principal.method == "status_token":
+            body = {name: value for name, value in body.items() if name in _FOR_BROWSERS}
+        return answer(body, 200, again)
 
     async def page(self, request: Request, principal: Principal) -> Response:
         """GET /api/jobs with filters: a page of the caller's own jobs, or of the tenant's for people who may read."""

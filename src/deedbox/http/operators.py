@@ -12,9 +12,9 @@ from deedbox.http.body import StrictBody, read_model
 from deedbox.http.deps import HttpDeps
 from deedbox.http.jobs import answer, plain
 from deedbox.http.routing import known, note_job, route
-from deedbox.model.errors import DeedboxError
+from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
-from deedbox.operate.verbs import EffectVerb
+from deedbox.operate.verbs import EffectVerb, Narrow
 
 _DOOR = "api"
 _LONGEST_REASON = 2000
@@ -42,6 +42,12 @@ class SwitchBody(StrictBody):
 
     on: StrictBool
     reason: str = Field(max_length=_LONGEST_REASON)
+    tenant: str | None = Field(default=None, min_length=1, max_length=200)
+    """With one of these four the part of all acts that it names is turned; without any, all of them."""
+    action: str | None = Field(default=None, min_length=1, max_length=200)
+    connector: str | None = Field(default=None, min_length=1, max_length=200)
+    target: str | None = Field(default=None, min_length=1, max_length=1000)
+    owner: str | None = Field(default=None, min_length=1, max_length=200)
 
 
 class EffectBody(StrictBody):
@@ -66,6 +72,7 @@ class Operators:
             route("/api/approvals/{approval_id}", GET=known(deps, self.card)),
             route("/api/approvals/{approval_id}/decision", POST=known(deps, self.decide)),
             route("/api/switch", GET=known(deps, self.switch), PUT=known(deps, self.turn)),
+            route("/api/switch/test", POST=known(deps, self.try_switch)),
             route("/api/effects", GET=known(deps, self.effects)),
             route("/api/effects/{effect_id}", GET=known(deps, self.effect)),
             route("/api/effects/{effect_id}/{verb}", POST=known(deps, self.settle)),
@@ -75,7 +82,7 @@ class Operators:
         return found
 
     async def log_in(self, request: Request) -> Response:
-        """POST /api/login: a personal key for a name and a password. The one changing route without a key."""
+        """POST /api/login: a session's bearer for a name and a password. The one changing route without a key."""
         body = await read_model(request, LoginBody, self._deps.limits.json_bytes)
         peer = request.client.host if request.client else ""
         opened = await self._deps.login(body.name, body.password, peer) if self._deps.login else None
@@ -86,9 +93,10 @@ class Operators:
         return answer({"token": opened.token, "expires_in_s": opened.expires_in_s, "principal": whose})
 
     async def inbox(self, _request: Request, principal: Principal) -> Response:
-        """GET /api/approvals: what waits for a person, the nearest deadline first."""
+        """GET /api/approvals: what waits for a person, and what leaves by itself unless it is canceled, the nearest first."""
         lines = await self._deps.approvals.inbox(principal.tenant, principal)
-        return answer({"approvals": plain(lines)})
+        soon = await self._deps.approvals.announced(principal.tenant, principal)
+        return answer({"approvals": plain(lines), "announced": plain(soon)})
 
     async def card(self, request: Request, principal: Principal) -> Response:
         """GET /api/approvals/{id}: everything that a person decides on, with its digest. Changes nothing."""
@@ -102,8 +110,6 @@ class Operators:
     async def decide(self, request: Request, principal: Principal) -> Response:
         """POST /api/approvals/{id}/decision, by a person's own key."""
         approval_id = headers.path_id(request, "approval_id", "approval")
-        if principal.kind != "person":
-            raise DeedboxError("person_required", "Only a person decides; a service's key never does.")
         body = await read_model(request, DecisionBody, self._deps.limits.json_bytes)
         done = await self._deps.approvals.decide(
             principal, approval_id, body.digest, body.decision, body.reason, _DOOR, body.repeat
@@ -119,7 +125,19 @@ class Operators:
     async def turn(self, request: Request, principal: Principal) -> Response:
         """PUT /api/switch: a program may turn it off; only a person turns it on."""
         body = await read_model(request, SwitchBody, self._deps.limits.json_bytes)
-        return answer(plain(await self._deps.verbs.set_switch(principal, body.on, body.reason, _DOOR)))
+        part = Narrow(body.tenant, body.action, body.connector, body.target)
+        if part != Narrow() and body.owner is not None:
+            problem = Problem("/owner", "alone", "the owner is one for the whole switch")
+            raise DeedboxError("invalid_input", "A part of the switch has no owner of its own.", problems=(problem,))
+        turned = self._deps.verbs.set_switch(
+            principal, body.on, body.reason, _DOOR, narrow=None if part == Narrow() else part, owner=body.owner
+        )
+        return answer(plain(await turned))
+
+    async def try_switch(self, _request: Request, principal: Principal) -> Response:
+        """POST /api/switch/test: show that nothing is leased while it is off; nothing is sent."""
+        trials = await self._deps.verbs.test_switch(principal, door=_DOOR)
+        return answer({"passed": all(one.passed for one in trials), "trials": plain(trials)})
 
     async def effects(self, request: Request, principal: Principal) -> Response:
         """GET /api/effects: the ledger, newest first; `?state=unknown` and `?before=ID`."""

@@ -14,8 +14,9 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from deedbox import telemetry
+from deedbox.access import resolve_acting
 from deedbox.http.deps import HttpDeps
-from deedbox.http.headers import header_values
+from deedbox.http.headers import header_values, one_header
 from deedbox.http.problems import internal, problem, unavailable
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
@@ -28,6 +29,7 @@ Answer = TypeVar("Answer")
 _DRAIN_S = 5.0
 _DRAIN_BYTES = 1 << 30
 TEMPLATE = "deedbox.template"
+ON_BEHALF_OF = "Deedbox-On-Behalf-Of"
 JOB = "deedbox.job_id"
 
 
@@ -67,6 +69,11 @@ class Endpoint:
         if "GET" in handlers:
             self._handlers.setdefault("HEAD", handlers["GET"])
         self._allow = ", ".join(sorted(self._handlers))
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods that it answers."""
+        return frozenset(self._handlers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,20 +121,51 @@ def route(template: str, **handlers: Handler) -> Route:
 
 
 def known(deps: HttpDeps, handler: KnownHandler) -> Handler:
-    """A handler that is called only with the principal of the request's bearer key; else 401. Cookies are not read."""
+    """A handler that is called only with the principal of the request's bearer key; else 401. Cookies are not read.
+
+    A form key, which is public, opens none of these.
+    """
 
     async def run(request: Request) -> Response:
-        given = header_values(request, "Authorization")
-        scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not key.strip():
-            return problem(DeedboxError("unauthenticated", "Send an API key as `Authorization: Bearer KEY`."))
-        principal = await deps.resolve_key(key.strip())
-        if principal is None:
-            refusal = DeedboxError("unauthenticated", "The key is unknown, expired or revoked.")
-            return problem(refusal, {"WWW-Authenticate": 'Bearer realm="deedbox", error="invalid_token"'})
+        principal = await who(deps, request)
+        if isinstance(principal, Response):
+            return principal
+        if principal.form is not None:
+            return problem(DeedboxError("permission_denied", "A form key submits one action and opens nothing else."))
         return await handler(request, principal)
 
     return run
+
+
+async def who(deps: HttpDeps, request: Request) -> Principal | Response:
+    """Who holds the request's bearer key, or for whom that service calls; else the refusal."""
+    given = header_values(request, "Authorization")
+    scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    key = key.strip()
+    if scheme.lower() != "bearer" or not key:
+        return problem(DeedboxError("unauthenticated", "Send an API key as `Authorization: Bearer KEY`."))
+    principal = await deps.resolve_key(key)
+    if principal is None:
+        refusal = DeedboxError("unauthenticated", "The key is unknown, expired or revoked.")
+        return problem(refusal, {"WWW-Authenticate": 'Bearer realm="deedbox", error="invalid_token"'})
+    named = one_header(request, ON_BEHALF_OF)
+    if named is None:
+        return principal
+    acting = None
+    if deps.identity is not None and principal.method == "api_key":
+        acting = await resolve_acting(deps.identity.pool, key, _as_text(named), deps.identity.keys)
+    if acting is None:
+        # One answer for a key without the right, and for somebody unknown, disabled or of another tenant.
+        return problem(DeedboxError("permission_denied", "This key may not act for anybody of that name."))
+    return acting
+
+
+def _as_text(value: str) -> str:
+    """A header's value as the UTF-8 it was sent in; names are not ASCII alone."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return value
 
 
 async def patiently(request: Request, deps: HttpDeps, wait_s: float, ask: Callable[[float], Awaitable[Answer]]) -> Answer:

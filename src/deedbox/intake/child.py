@@ -37,8 +37,9 @@ class ChildIntake:
             parent = await accept.parent(connection, UUID(parent_job_id), tenant)
         if parent is None or parent.disabled:
             raise DeedboxError("permission_denied", "Whoever the parent runs for may not run anything any more.")
-        kind = "person" if parent.kind == "person" else "service"
-        principal = Principal(str(parent.subject), tenant, parent.name, kind, parent.roles, "system")
+        kind = "person" if parent.kind == "person" and parent.through is None else "service"
+        who = (str(parent.subject), tenant, parent.name)
+        principal = Principal(*who, kind, parent.roles, "system", verbs=parent.verbs, through=parent.through)
         accepted = await self._intake.submit(
             Request(principal, action, dict(given), _key(effect_id), "job", parent=UUID(parent_job_id), trace=parent.trace)
         )

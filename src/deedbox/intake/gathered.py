@@ -1,10 +1,14 @@
 """The store as the intake uses it: concurrent calls of one process share a statement for each thing they need."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from deedbox import telemetry
+from deedbox.gate.deciders import Deciders, alarm
+from deedbox.gate.held_input import hold_input, start
 from deedbox.store import accept
+from deedbox.store.audit import AuditEntry, append
 from deedbox.store.batch import Gatherer
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
@@ -30,6 +34,7 @@ class Gathered:
     def __init__(self, pool: Pool, ids: IdSource, teller: Teller) -> None:
         """`teller` tells the workers of what was stored."""
         self._pool = pool
+        self._deciders = Deciders()
         self._wire = pool.wire("accept")
         self._bulk = pool.wire("bulk")
         self._ids = ids
@@ -39,17 +44,17 @@ class Gathered:
         self._looks = Gatherer(self._bound, self._bound_one, most=MOST, side_by_side=2)
         self._calls = Gatherer(self._journal, self._journal_one, most=MOST)
 
-    async def store(self, job: accept.NewJob) -> bool:
-        """Whether the job's key was new; then the job is committed. Raises what the database raises."""
-        # A job with documents goes alone: megabytes of one caller do not hold up the others' commit.
-        return await (self._single(job) if job.documents else self._stores.put(job))
+    async def store(self, job: accept.NewJob, entry: AuditEntry | None = None) -> bool:
+        """Whether the job's key was new; then the job is committed, with the entry. Raises what the database raises."""
+        # A job with documents goes alone: megabytes of one caller do not hold up the others' commit, nor does the audit's lock.
+        return await (self._single(job, entry) if job.alone or entry is not None else self._stores.put(job))
 
     async def store_many(self, jobs: Sequence[accept.NewJob]) -> set[UUID]:
         """The ids of those whose keys were new, committed; none where the store refuses or cannot be reached.
 
-        For at most `MANY`; those with documents are left out.
+        For at most `MANY`; those that are stored alone are left out.
         """
-        plain = [job for job in jobs if not job.documents]
+        plain = [job for job in jobs if not job.alone]
         if not plain:
             return set()
         try:
@@ -90,11 +95,32 @@ class Gathered:
         self._teller.soon(queue=others and not new if tells else bool(new))
         return new
 
-    async def _single(self, job: accept.NewJob) -> bool:
+    async def _single(self, job: accept.NewJob, entry: AuditEntry | None = None) -> bool:
         """On a connection of the pool: whoever has to wait for another's open transaction holds up nobody else."""
+        if job.held_for is not None:
+            return await self._held(job, job.held_for, entry)
         async with transaction(self._pool) as connection:
             new = await accept.accept(connection, [job], self._ids.many_texts(1))
+            if new and entry is not None:
+                await append(connection, _of(entry, job))
         self._teller.soon(queue=bool(new))
+        return bool(new)
+
+    async def _held(self, job: accept.NewJob, held_for: accept.HeldFor, entry: AuditEntry | None) -> bool:
+        """Stored with the approval that its arguments wait for, or not at all."""
+        approval_id = self._ids.new()
+        async with transaction(self._pool) as connection:
+            new = await accept.accept(connection, [job], self._ids.many_texts(1), start=start(approval_id))
+            if new:
+                await hold_input(connection, job, held_for, approval_id)
+                missing = await self._deciders.missing(
+                    connection, job.tenant, job.action, audience=frozenset(held_for.audience), quorum=held_for.quorum
+                )
+                if missing is not None:
+                    await alarm(connection, alert_id=self._ids.new(), job_id=job.job_id, message=missing)
+                if entry is not None:
+                    await append(connection, _of(entry, job))
+        self._teller.soon(jobs=[*new])
         return bool(new)
 
     async def _bound(self, jobs: Sequence[accept.NewJob]) -> list[accept.Bound | None]:
@@ -112,3 +138,7 @@ class Gathered:
 
     async def _journal_one(self, call: accept.Call) -> None:
         await self._journal([call])
+
+
+def _of(entry: AuditEntry, job: accept.NewJob) -> AuditEntry:
+    return replace(entry, detail={**entry.detail, "job": str(job.job_id)})

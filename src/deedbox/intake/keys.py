@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from deedbox.extend.action import KEY_FIELD, Action
+from deedbox.extend.action import KEY_FIELD, Action, KeyFrom
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import sha256
 
@@ -61,16 +61,35 @@ def _of_source(action: Action, body: Mapping[str, Any], given: BaseModel) -> str
     """What the source of the call calls it: an event id, a Message-ID. What no key can hold stands there by its digest."""
     if action.key_from is None:
         return None
-    value: Any
-    if callable(action.key_from):
-        value = action.key_from(given)
-    else:
-        value = body
-        for name in action.key_from.split("."):
-            value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    value = _found(action.key_from, body, given)
     if value is None or isinstance(value, bool | float) or not str(value).strip():
         return None
     text = str(value).strip()
     if len(text) <= MOST_KEY and _KEY.fullmatch(text):
         return text
     return f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hex()}"
+
+
+def data_subject(action: Action, body: Mapping[str, Any], given: BaseModel) -> str | None:
+    """Whom the input is about, as the action finds it there: what an erasure is asked for by. None where it names nobody."""
+    if action.data_subject is None:
+        return None
+    value = _found(action.data_subject, body, given)
+    if value is None or isinstance(value, bool | float | list | dict) or not str(value).strip():
+        return None
+    return normal_subject(str(value))
+
+
+def normal_subject(text: str) -> str:
+    """A name of a person as it is kept and looked for: without blanks around it, case ignored, its digest where it is long."""
+    text = text.strip().casefold()
+    return text if len(text) <= MOST_KEY else f"sha256:{sha256(text.encode('utf-8', 'surrogatepass')).hex()}"
+
+
+def _found(where: KeyFrom, body: Mapping[str, Any], given: BaseModel) -> Any:
+    if callable(where):
+        return where(given)
+    value: Any = body
+    for name in where.split("."):
+        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+    return value

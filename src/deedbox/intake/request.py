@@ -8,6 +8,7 @@ from uuid import UUID
 
 from deedbox.intake.documents import Parsed
 from deedbox.model.identity import Principal
+from deedbox.store.audit import AuditEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,12 @@ class Request(NamedTuple):
     """The job that this one corrects."""
     parent: UUID | None = None
     """The job whose effect submits this one."""
+    callback: str | None = None
+    """The registered receiver that is told what becomes of it; the action's own where none is given."""
     parsed: Parsed | None = None
     """What `body` was read from, where whoever read it has that already."""
+    entry: AuditEntry | None = None
+    """Kept in the audit in the transaction that stores the job, with the job's id as `job` in its detail."""
 
 
 class Accepted(NamedTuple):

@@ -7,7 +7,7 @@ the key in the database decides between processes. Whoever lost the claim reads 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 from uuid import UUID
@@ -18,20 +18,24 @@ from deedbox import telemetry
 from deedbox.extend.action import MOST_PRIORITY, Action
 from deedbox.intake.documents import input_problems
 from deedbox.intake.gathered import BREATH, CHUNKS, MANY, Gathered
-from deedbox.intake.keys import choose_key
+from deedbox.intake.guard import check_upload, guarded
+from deedbox.intake.keys import choose_key, data_subject
+from deedbox.intake.refusals import Refusals
 from deedbox.intake.request import Accepted, Request, Upload
+from deedbox.intake.terms import held_for, through
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
 from deedbox.model.identity import Principal
 from deedbox.store import accept as store
 from deedbox.store import rounds
+from deedbox.store.audit import AuditEntry, append, entry_by
 from deedbox.store.ids import IdSource
-from deedbox.store.pg_errors import UNREACHABLE, StoreError
+from deedbox.store.pg_errors import UNREACHABLE
 from deedbox.store.pool import Pool
 from deedbox.store.rows import encode
 from deedbox.store.tell import Teller
-from deedbox.store.transaction import autocommit
+from deedbox.store.transaction import autocommit, transaction
 
 # The same few callers come again and again.
 _uuid = lru_cache(maxsize=1024)(UUID)
@@ -42,8 +46,26 @@ _EXPLICIT = ("header", "field", "key_from")
 class Intake:
     """The one path by which jobs are made, for every face."""
 
-    def __init__(self, pool: Pool, ids: IdSource, actions: Mapping[str, Action], *, public_url: str, max_waiting: int) -> None:
-        """`max_waiting` is how many jobs may wait per action and tenant before more are refused."""
+    def __init__(
+        self,
+        pool: Pool,
+        ids: IdSource,
+        actions: Mapping[str, Action],
+        *,
+        public_url: str,
+        max_waiting: int,
+        callbacks: Collection[str] = (),
+        scan_uploads: bool = False,
+    ) -> None:
+        """`max_waiting` is how many jobs may wait per action and tenant before more are refused; `callbacks` are the receivers.
+
+        `scan_uploads` says that documents which hold text are looked at for secrets as well. Raises ValueError for an action
+        whose own receiver is none of them.
+        """
+        for action in actions.values():
+            if action.callback is not None and action.callback not in callbacks:
+                raise ValueError(f"{action.name}: no receiver of callbacks is called {action.callback!r}")
+        self._callbacks = frozenset(callbacks)
         self._pool = pool
         self._teller = Teller(pool)
         self._ids = ids
@@ -56,6 +78,8 @@ class Intake:
         self._lanes: dict[tuple[str, str, str], int] = {}
         self._counted: dict[int, tuple[float, int]] = {}
         self._gathered = Gathered(pool, ids, self._teller)
+        self._refusals = Refusals(pool, ids, self._gathered)
+        self._scan_uploads = scan_uploads
 
     async def drain(self) -> None:
         """Wait until what was accepted has been told to the workers; for a process that is about to close its connections."""
@@ -65,8 +89,9 @@ class Intake:
     async def submit(self, request: Request) -> Accepted:
         """Store the job and return it after commit, or return the job that the key already has.
 
-        Raises DeedboxError: not_found, permission_denied, invalid_input, key_required, key_invalid, key_reused, pruned,
-        too_many_waiting, unavailable. Whatever is refused stores no job and binds no key, but is in the journal of calls.
+        Raises DeedboxError: not_found, permission_denied, invalid_input, secret_in_input, key_required, key_invalid,
+        key_reused, pruned, erased, too_many_waiting, unavailable. Whatever is refused stores no job and binds no key, but is
+        in the journal of calls.
         """
         return await self._submit(request, None)
 
@@ -126,7 +151,7 @@ class Intake:
 
     async def _submit(self, request: Request, job: store.NewJob | None) -> Accepted:
         try:
-            answer = await self._put(job or await self._prepare(request), request.principal)
+            answer = await self._put(job or await self._prepare(request), request.principal, request.entry)
         except DeedboxError as error:
             await self.journal_refusal(request, error)
             raise
@@ -177,18 +202,32 @@ class Intake:
             deadline_s=action.deadline_s,
             replaces=request.replaces,
             parent_job_id=request.parent,
+            through=through(principal),
             caller_run=request.caller_run,
             trace=request.trace,
+            callback=self._callback(request.callback, action),
             expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
             documents=documents,
+            held_for=held_for(action),
+            data_subject=data_subject(action, stored_input, given),
         )
 
+    def _callback(self, wanted: str | None, action: Action) -> str | None:
+        if wanted is None:
+            return action.callback
+        if wanted not in self._callbacks:
+            # A URL is none of them: where we call is for settings to say.
+            problem = Problem("/callback", "callback", "is not the name of a registered receiver")
+            raise DeedboxError("invalid_input", "A callback goes to a registered receiver.", problems=(problem,))
+        return wanted
+
     def _role(self, action: Action, principal: Principal) -> str:
+        may = principal.may("submit")
         known = self._roles.get((action.name, principal.roles))
-        if known is not None:
+        if known is not None and may:
             return known
         held = sorted(principal.roles & action.roles)
-        if not held or not principal.may("submit"):
+        if not held or not may:
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
         self._roles[action.name, principal.roles] = held[0]
@@ -203,7 +242,7 @@ class Intake:
             raise DeedboxError(
                 "invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),)
             )
-        body: dict[str, Any] = dict(cast("dict[str, Any]", sent))
+        body, parsed = guarded(action, request, dict(cast("dict[str, Any]", sent)))
         fields = action.document_fields
         for name in fields:
             if body.get(name) is not None:
@@ -233,15 +272,17 @@ class Intake:
                 "invalid_input", f"The input does not match the schema at {names}.", problems=problems
             ) from error
         # With uploads the hash is over more than what was read.
-        if request.uploads or request.parsed is None:
+        if request.uploads or parsed is None:
             payload_sha256, text = hashed_text(hashed)
             return tuple(documents), body, encode(body) if documents else text, payload_sha256, given
-        return (), body, request.parsed.text, sha256(request.parsed.canonical), given
+        return (), body, parsed.text, sha256(parsed.canonical), given
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:
             problem = Problem(f"/{name}", "empty", "the file has no bytes")
             raise DeedboxError("empty_document", f"The document {upload.name!r} is empty.", problems=(problem,))
+        if self._scan_uploads:
+            check_upload(name, upload)
         return store.StoredDocument(self._ids.new(), upload.name, upload.media_type, sha256(upload.content), upload.content)
 
     def _link(self, document: store.StoredDocument) -> dict[str, Any]:
@@ -274,10 +315,10 @@ class Intake:
         if count > self._max_waiting:
             raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)
 
-    async def _put(self, job: store.NewJob, principal: Principal) -> Accepted:
+    async def _put(self, job: store.NewJob, principal: Principal, entry: AuditEntry | None = None) -> Accepted:
         for _ in range(3):
-            if await self._gathered.store(job):
-                return Accepted(job.job_id, "queued", replayed=False)
+            if await self._gathered.store(job, entry):
+                return Accepted(job.job_id, "queued" if job.held_for is None else "awaiting_human", replayed=False)
             bound = await self._gathered.bound(job)
             if bound is None:
                 continue
@@ -286,12 +327,14 @@ class Intake:
                 return Accepted(job.job_id, bound.state or "queued", replayed=False)
             answer = await self._replay(job, bound, principal)
             if bound.state == "failed_retryable" and job.key_source in _EXPLICIT:
-                return await self._take_up(job, answer)
+                return await self._take_up(job, answer, principal)
             return answer
         raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
 
     async def _replay(self, job: store.NewJob, bound: store.Bound, principal: Principal) -> Accepted:
-        if bound.erased or bound.pruned or bound.state is None:
+        if bound.erased:
+            raise DeedboxError("erased", "The job of this key was erased for its person; its key stays taken.")
+        if bound.pruned or bound.state is None:
             raise DeedboxError("pruned", "The job of this key has been removed; its key stays taken.")
         mine = bound.subject == job.subject or (principal.kind == "person" and principal.may("read"))
         if not mine or bound.payload_sha256 != job.payload_sha256:
@@ -309,15 +352,16 @@ class Intake:
             input_sha256=job.payload_sha256,
             trace=job.trace,
             caller_run=job.caller_run,
+            through=job.through,
         )
         await self._gathered.journal(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
 
-    async def _take_up(self, job: store.NewJob, answer: Accepted) -> Accepted:
+    async def _take_up(self, job: store.NewJob, answer: Accepted, principal: Principal) -> Accepted:
         """The caller still wants what has used up its attempts: a new round, where it is time and has not been often enough."""
         action = self._actions[job.action]
         wait_s = max(rounds.SHORTEST_WAIT_S, seconds(action.retry.cap, name="cap"))
-        async with autocommit(self._pool) as connection:
+        async with transaction(self._pool) as connection:
             begun = await rounds.take_up(
                 connection,
                 answer.job_id,
@@ -326,30 +370,18 @@ class Intake:
                 by="redelivery",
                 redelivery_wait_s=wait_s,
             )
+            if begun is not None:
+                detail = {"round": begun, "by": "redelivery"}
+                entry = entry_by(principal, job.source, "take_up", ("job", str(answer.job_id)), detail=detail)
+                await append(connection, entry)
         if begun is None:
             return answer
         self._teller.soon(jobs=[answer.job_id], queue=True)
         return Accepted(answer.job_id, "queued", replayed=True, taken_up=True)
 
     async def journal_refusal(self, request: Request, error: DeedboxError) -> None:
-        """Keep a refused call in the journal; never raises: what is refused stays refused when the store is away."""
-        telemetry.REFUSED.labels(error.code).inc()
-        call = store.Call(
-            call_id=self._ids.new(),
-            tenant=request.principal.tenant,
-            source=request.source,
-            status="refused",
-            subject=UUID(request.principal.principal_id),
-            action=request.action[:200].replace("\x00", ""),
-            key_sha256=sha256(request.key.encode("utf-8", "surrogatepass")) if request.key else None,
-            trace=request.trace,
-            caller_run=request.caller_run,
-            error_code=error.code,
-        )
-        try:
-            await self._gathered.journal(call)
-        except (StoreError, *UNREACHABLE) as failure:
-            telemetry.log("intake").warning("refusal_not_journalled", code=error.code, error=type(failure).__name__)
+        """Keep a refused call in the journal and in the audit; never raises (deedbox.intake.refusals)."""
+        await self._refusals.journal(request, error)
 
 
 def _priority(asked: int | None, action: Action) -> int:

@@ -24,16 +24,32 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Who moves a thing on that is in a state and of a shape, and by which query it is found: `file.name` of a statement.
+
+    A thing that fits no owner's query is lost for ever, so every shape of every live state has one.
+    """
+
+    state: str
+    shape: str
+    who: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """All states and moves of one kind of thing."""
+    """All states and moves of one kind of thing, and, where they are named, who owns each live state."""
 
     name: str
     states: tuple[str, ...]
     ended: tuple[str, ...]
     moves: tuple[Move, ...]
+    owners: tuple[Owner, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a table that names a state it does not declare, or moves out of an ended state."""
+        """Refuse a table that names a state it does not declare, moves out of an ended one, or leaves one without an owner."""
+        if self.owners and {owner.state for owner in self.owners} != set(self.live):
+            raise ValueError(f"{self.name}: the owned states are not the live ones")
         for move in self.moves:
             unknown = {*move.sources, move.target} - set(self.states)
             if unknown:
@@ -154,6 +170,20 @@ EFFECT = Lifecycle(
         Move("abandon", ("unknown", "pending"), "failed", ("human",), notes="reason kept"),
         Move("cancel", ("pending",), "canceled", ("caller", "operator", "human", "sweep"), notes="atomic against lease"),
         Move("close_notice", ("sending",), "unknown_closed", ("dispatcher",), fenced=True, notes="an ambiguous notice"),
+    ),
+    owners=(
+        Owner("pending", "due, and nothing holds it back", "dispatcher", "outbox.lease"),
+        Owner("pending", "not due yet", "dispatcher", "outbox.next_due"),
+        Owner("pending", "held back by switch, target, order or predecessor, or without a connector", "person", "waits.facts"),
+        Owner("pending", "its time has passed", "sweep", "outbox.unsendable"),
+        Owner("pending", "what it goes after was not done", "sweep", "outbox.unsendable"),
+        Owner("pending", "sent before, and its key has died", "sweep", "outbox.unsendable"),
+        Owner("sending", "under its lease", "dispatcher", "outbox.lock_effect"),
+        Owner("sending", "its lease has run out", "sweep", "outbox.lapsed_sendings"),
+        Owner("unknown", "a look-up is due", "reconciler", "reconcile.claim"),
+        Owner("unknown", "a look-up is due later", "reconciler", "reconcile.next_look_up"),
+        Owner("unknown", "nobody is asked any more", "person", "ledger.list_effects"),
+        Owner("unknown", "for a long time", "sweep", "reconcile.remind"),
     ),
 )
 

@@ -1,39 +1,38 @@
-"""Approvals for every door: the card, the inbox, the decision, and the link that leads to the page."""
+"""Approvals for every door: the card, the inbox, the decision, the edit, and the link that leads to the page."""
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
-
-from pydantic import BaseModel
 
 from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
+from deedbox.gate.batch import Answer, Line, decide_many
+from deedbox.gate.confirm import Confirmed, stake_of
 from deedbox.gate.decide import decide
-from deedbox.model.fingerprint import sha256
+from deedbox.gate.delegate import HandedOver, delegate, withdraw
+from deedbox.gate.edit import Edited, edit
+from deedbox.gate.links import mint
+from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
-from deedbox.operate.cards import (
-    ApprovalCard,
-    ApprovalLine,
-    ApprovalState,
-    Decision,
-    DecisionResult,
-    EffectView,
-    RepeatView,
-    SourceLink,
-    Validation,
-    VoteLine,
-)
+from deedbox.operate.announced import AnnouncedLine, announced
+from deedbox.operate.card_rows import card_of, changes_of, decides, effect_of, line_of, may_see, original_of
+from deedbox.operate.cards import ApprovalCard, ApprovalLine, Decision, DecisionResult, EditedBy, RepeatView
+from deedbox.operate.edit_form import EditField, fields_of, payload_of
+from deedbox.operate.masking import NOTHING, mask_of
+from deedbox.operate.reasons import of_input, with_defaults
 from deedbox.operate.rows import rows_of
-from deedbox.store import cards, decision, rounds
+from deedbox.store import cards, decision, delegation, editing, rounds
+from deedbox.store.decision import Standing
+from deedbox.store.editing import Content
 from deedbox.store.ids import IdSource
-from deedbox.store.pool import Pool
+from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
 
-ZONE = "UTC"
 MOST_LINES = 200
+MOST_SAYS = 200
 
 
 class Approvals:
@@ -51,57 +50,70 @@ class Approvals:
         """Links are made from `public_url`, never from a request's Host.
 
         The models of `connectors` and `actions` say in which order payloads and drafts are read; what comes from one that is
-        not there is shown in the order it is stored.
+        not there is shown in the order it is stored, and cannot be edited here.
         """
         self._pool = pool
         self._ids = ids
-        self._payloads = {name: connector.payload_model for name, connector in (connectors or {}).items()}
-        self._drafts = {name: action.output_model for name, action in (actions or {}).items()}
+        self._connectors = dict(connectors or {})
+        self._actions = dict(actions or {})
+        self._payloads = {name: one.payload_model for name, one in self._connectors.items()}
         self._public_url = public_url.rstrip("/")
 
     async def card(self, tenant: str, approval_id: UUID, principal: Principal) -> ApprovalCard | None:
         """The card, or None for an approval that is unknown, of another tenant, or not for this principal's eyes."""
         async with autocommit(self._pool) as connection:
             row = await cards.card(connection, tenant, approval_id)
-            if row is None or not _may_see(principal, row[22]):
+            if row is None or not may_see(principal, row[22]):
                 return None
-            found = await cards.effects(connection, row[1], row[20], row[21]) if row[20] else []
+            standing = await decision.standing(connection, approval_id, tenant, UUID(principal.principal_id))
+            if standing is None:
+                return None
+            found = await editing.effects(connection, row[1], row[20], row[21])
             votes = await cards.votes(connection, approval_id)
             documents = await cards.documents(connection, row[1])
-            again = await rounds.repeats(connection, approval_id)
-        effects = tuple(_effect(effect, self._payloads.get(effect[0])) for effect in found)
-        sentences = tuple(effect[3] for effect in found) or ("Nothing is sent: the action abstained.",)
-        draft = rows_of(row[18], self._drafts.get(row[2])) if row[18] is not None else ()
+            again = await rounds.repeats(connection, approval_id) if standing.replaces is not None else []
+            before = await rounds.before(connection, row[1]) if standing.replaces is not None else []
+            edited = await self._edited(connection, approval_id, found) if standing.editors else None
+            asked = await cards.held_input(connection, approval_id) if standing.purpose == "input" else None
+            # Who decides, decides on exactly what is shown; to whoever else may look, what is sensitive is masked.
+            mask = NOTHING if decides(principal, standing) else await mask_of(connection, row[1])
+        action = self._actions.get(row[2])
+        if asked is not None:
+            model = None if action is None else action.input_model
+            arguments = rows_of(mask.input(with_defaults(asked[2], model)), model)
+            return of_input(card_of(row, standing, votes, documents, principal), arguments)
+        sentences = tuple(one.summary for one in found) or ("Nothing is sent: the action abstained.",)
+        grave = standing.consequence == "grave"
+        output_model = None if action is None else action.output_model
         return replace(
-            _card(row, len(effects), votes, documents, principal),
+            card_of(row, standing, votes, documents, principal),
             sentences=sentences,
-            effects=effects,
-            draft=draft,
-            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id) for item in again),
+            effects=tuple(effect_of(one, self._payloads, mask) for one in found),
+            draft=rows_of(mask.output(row[18]), output_model) if row[18] is not None else (),
+            repeats=tuple(RepeatView(item.slot, item.state, item.effect_id, item.provider_id) for item in again),
+            original=original_of(before),
+            stake=stake_of(standing.action, [(one.target, one.body) for one in found]) if grave else None,
+            edited=edited,
         )
+
+    async def _edited(self, connection: Connection, approval_id: UUID, now: Sequence[Content]) -> EditedBy | None:
+        former = await editing.former(connection, approval_id)
+        if former is None:
+            return None
+        before = await editing.effects(connection, former.job_id, former.proposal_id, former.group)
+        changes = tuple(changes_of(before, now, self._payloads))
+        return EditedBy(tuple(former.editors), former.edited_at.astimezone(UTC), former.approval_id, changes)
 
     async def inbox(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
         """The pending approvals this principal may see, the nearest deadline first."""
         async with autocommit(self._pool) as connection:
             rows = await cards.inbox(connection, tenant, MOST_LINES)
-        return [
-            ApprovalLine(
-                approval_id=row[0],
-                action=row[1],
-                version=row[2],
-                asked_by=row[3] or "someone who is gone",
-                deadline=row[4],
-                zone=ZONE,
-                remaining_s=row[5],
-                audience=tuple(row[6]),
-                quorum=row[7],
-                votes=row[8],
-                sentences=tuple(row[10]),
-                may_decide=_why_not(principal, tuple(row[6]), row[9], "pending", lapsed=False) is None,
-            )
-            for row in rows
-            if _may_see(principal, row[9])
-        ]
+            handed = await cards.handed(connection, tenant, UUID(principal.principal_id), MOST_SAYS) if rows else []
+        return [line_of(row, principal, handed) for row in rows if may_see(principal, row[8])]
+
+    async def announced(self, tenant: str, principal: Principal) -> list[AnnouncedLine]:
+        """What leaves by itself when its window has passed, as far as this principal may see it, the next to leave first."""
+        return await announced(self._pool, tenant, principal)
 
     async def decide(
         self,
@@ -112,6 +124,7 @@ class Approvals:
         reason: str | None,
         how: str,
         repeat: Sequence[str] = (),
+        confirmed: Confirmed | None = None,
     ) -> DecisionResult:
         """Decide exactly what `digest_hex` names; `repeat` are slots to be done a second time. See deedbox.gate.decide."""
         done = await decide(
@@ -124,98 +137,99 @@ class Approvals:
             reason=reason,
             how=how,
             repeat=repeat,
+            confirmed=confirmed,
         )
         return DecisionResult(done.state, done.by, done.at, done.message)
+
+    async def decide_many(
+        self, principal: Principal, lines: Sequence[Line], decision: Decision, reason: str | None, how: str
+    ) -> list[Answer]:
+        """Decide several of one action and policy, of low consequence, each by its digest. See deedbox.gate.batch."""
+        return await decide_many(self._pool, self._ids, principal, lines=lines, choice=decision, reason=reason, how=how)
+
+    async def edit(
+        self,
+        principal: Principal,
+        approval_id: UUID,
+        digest_hex: str,
+        payloads: Mapping[str, Any],
+        reason: str | None,
+        how: str,
+    ) -> Edited:
+        """Change payloads by slot and hold the group again under a new approval. See deedbox.gate.edit."""
+        return await edit(
+            self._pool,
+            self._ids,
+            principal,
+            connectors=self._connectors,
+            actions=self._actions,
+            approval_id=approval_id,
+            digest_hex=digest_hex,
+            payloads=payloads,
+            reason=reason,
+            how=how,
+        )
+
+    async def edit_form(self, principal: Principal, approval_id: UUID) -> list[tuple[str, tuple[EditField, ...]]]:
+        """The fields of each effect by slot, for a person who may see it. Raises DeedboxError not_found."""
+        _, found = await self._content(principal, approval_id)
+        return [(one.slot, fields_of(json.loads(one.body)["payload"], self._payloads.get(one.connector))) for one in found]
+
+    async def entered(self, principal: Principal, approval_id: UUID, given: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+        """The payloads that come of a form: by slot, the texts of its fields. Raises DeedboxError as `payload_of` does."""
+        _, found = await self._content(principal, approval_id)
+        return {
+            one.slot: payload_of(
+                json.loads(one.body)["payload"],
+                self._payloads.get(one.connector),
+                given[one.slot],
+                f"/payloads/{one.slot}",
+            )
+            for one in found
+            if one.slot in given
+        }
+
+    async def _content(self, principal: Principal, approval_id: UUID) -> tuple[Standing, list[Content]]:
+        async with autocommit(self._pool) as connection:
+            standing = await decision.standing(connection, approval_id, principal.tenant, UUID(principal.principal_id))
+            if standing is None or not may_see(principal, standing.subject):
+                raise DeedboxError("not_found", "There is no such approval, or it is not yours.")
+            return standing, await editing.effects(connection, standing.job_id, standing.proposal_id, standing.group)
+
+    async def delegate(
+        self,
+        principal: Principal,
+        to: str,
+        *,
+        approval_id: UUID | None,
+        until: datetime | None,
+        reason: str | None,
+        how: str,
+    ) -> HandedOver:
+        """Hand one's say to another person, in one approval or in all until a moment. See deedbox.gate.delegate."""
+        return await delegate(
+            self._pool,
+            self._ids,
+            principal,
+            to=to,
+            approval_id=approval_id,
+            until=until,
+            reason=reason,
+            how=how,
+        )
+
+    async def withdraw(self, principal: Principal, delegation_id: UUID, how: str) -> None:
+        """End a delegation that this person gave or was given. Raises DeedboxError not_found."""
+        await withdraw(self._pool, principal, delegation_id, how=how)
+
+    async def delegations(self, principal: Principal) -> list[delegation.Delegation]:
+        """What this person handed on and was handed, the newest first."""
+        async with autocommit(self._pool) as connection:
+            return await delegation.mine(connection, principal.tenant, UUID(principal.principal_id), MOST_SAYS)
 
     async def link(self, approval_id: UUID) -> str | None:
         """A link to the page: it shows who asks and leads to the login; it decides nothing. None when nothing is pending.
 
         The token is 256 random bits; only its SHA-256 is kept, and every decision voids it.
         """
-        token = secrets.token_urlsafe(32)
-        async with autocommit(self._pool) as connection:
-            kept = await decision.mint_token(connection, approval_id, sha256(token.encode()))
-        return f"{self._public_url}/approvals/{approval_id}?t={token}" if kept else None
-
-
-def _may_see(principal: Principal, subject: UUID) -> bool:
-    return str(subject) == principal.principal_id or (principal.kind == "person" and principal.may("read"))
-
-
-def _why_not(principal: Principal, audience: tuple[str, ...], subject: UUID, state: str, *, lapsed: bool) -> str | None:
-    if state != "pending":
-        return f"It is {state} already."
-    if lapsed:
-        return "Its time is over."
-    if principal.kind != "person":
-        return "Only a person decides."
-    if not principal.has_role(frozenset(audience)) or not principal.may("decide"):
-        return f"Deciding this needs one of these roles: {', '.join(audience)}."
-    if str(subject) == principal.principal_id:
-        return "Whoever asked for it does not decide it."
-    return None
-
-
-def _effect(effect: tuple[Any, ...], model: type[BaseModel] | None) -> EffectView:
-    return EffectView(effect[0], effect[1], effect[2], rows_of(json.loads(bytes(effect[4]))["payload"], model))
-
-
-def _card(
-    row: tuple[Any, ...],
-    effects: int,
-    votes: list[tuple[Any, ...]],
-    documents: list[tuple[UUID, str]],
-    principal: Principal,
-) -> ApprovalCard:
-    """The card without what leaves and the draft."""
-    facts = cast("dict[str, Any]", row[19] or {})
-    audience = tuple(row[12])
-    why_not = _why_not(principal, audience, row[22], row[4], lapsed=row[23])
-    abstained = facts.get("abstained")
-    many = "all of it is sent" if effects != 1 else "it is sent"
-    return ApprovalCard(
-        approval_id=row[0],
-        job_id=row[1],
-        action=row[2],
-        version=row[3],
-        state=cast("ApprovalState", row[4]),
-        digest_hex=bytes(row[5]).hex(),
-        sentences=(),
-        effects=(),
-        key=row[6] if row[7] == "header" else None,
-        asked_by=row[8] or "someone who is gone",
-        why_asked=f"The action abstained: {abstained}"
-        if abstained
-        else "Every external effect of this action is decided by a person.",
-        deadline=row[11],
-        zone=ZONE,
-        audience=audience,
-        quorum=row[13],
-        on_yes=f"Exactly what is shown here goes out: {many} once, as soon as the switch allows.",
-        on_no="Nothing is sent; the job ends as rejected, with your reason.",
-        on_silence="Nothing is sent; at the deadline the job ends as expired. Silence never approves.",
-        may_decide=why_not is None,
-        why_not=why_not,
-        source_links=tuple(SourceLink(name, f"/documents/{document_id}") for document_id, name in documents),
-        validation=_validation(facts),
-        model=_model(facts),
-        votes=tuple(VoteLine(vote[0], cast("Decision", vote[1]), vote[2]) for vote in votes),
-        decided_by=row[15],
-        decided_at=row[14],
-        reason=row[16],
-        superseded_by=row[17],
-        pruned_at=row[25],
-    )
-
-
-def _validation(facts: dict[str, Any]) -> Validation:
-    repairs = int(facts.get("repairs") or 0)
-    stated = {"valid": "The draft matched its schema.", "repaired": f"The draft matched its schema after {repairs} repair(s)."}
-    return Validation(
-        stated.get(str(facts.get("validation")), "The output matched its schema; no model was asked."), (), repairs
-    )
-
-
-def _model(facts: dict[str, Any]) -> str | None:
-    models = cast("list[dict[str, Any]]", facts.get("models") or [])
-    return ", ".join(dict.fromkeys(str(model.get("model")) for model in models)) or None
+        return await mint(self._pool, self._public_url, approval_id)

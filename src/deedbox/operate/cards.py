@@ -10,16 +10,15 @@ from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
+from deedbox.gate.confirm import Confirmed, Stake
+from deedbox.model.again import RULES
+from deedbox.model.consequence import Consequence
 from deedbox.model.identity import Principal
 
 Decision = Literal["approve", "reject"]
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "superseded", "withdrawn"]
 
-RUNNING_AGAIN = (
-    "Only a parked job or one whose worker was lost is taken up again, under the same key.",
-    "A job that waits for a person, is being sent or has ended never starts again: it answers with its state.",
-    "A deliberate correction is a new job with a key of its own, linked to this one, with a reason and a fresh approval.",
-)
+RUNNING_AGAIN = RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,59 @@ class VoteLine:
     name: str
     decision: Decision
     at: datetime
+    for_name: str | None = None
+    """Whose say it was, where that was not the voter's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """One value that an edit changed: where, what it was and what it is now; None where there was or is none."""
+
+    slot: str
+    label: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EditedBy:
+    """Who changed what was proposed, first to last, when the last of them did, and what that changed."""
+
+    names: tuple[str, ...]
+    at: datetime
+    former: UUID
+    changes: tuple[ChangedRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatView:
-    """An effect that the replaced job has done, or may have done, under this slot."""
+    """An effect that the replaced job has done, or may have done, under this slot, with the provider's id of it where known."""
 
     slot: str
     state: str
     effect_id: UUID
+    provider_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoneBefore:
+    """An effect of the replaced job as it stands, with the provider's id of what it accepted, and since when it knows."""
+
+    slot: str
+    connector: str
+    target: str
+    state: str
+    provider_id: str | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalView:
+    """The job that is replaced: where it stands and what became of its effects."""
+
+    job_id: UUID
+    state: str
+    effects: tuple[DoneBefore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +138,9 @@ class ApprovalCard:
     `digest_hex` is the SHA-256 of exactly what is shown (64 lower-case hexadecimal digits). `sentences` say what will happen.
     `key` is the caller's idempotency key. `audience` are the roles that may decide. `why_not` says why this principal may
     not, where `may_decide` is false. `superseded_by` is the approval that took this one's place.
-    `pruned_at` is when the content of what was proposed was removed, because its retention had passed.
+    `pruned_at` is when the content of what was proposed was removed, because its retention had passed. `rule` is why it is
+    held. `required_role` is what whoever decides has to hold beside a role of the audience. `stake` is what is typed before
+    something grave is approved. `say_of` is whose say this principal would speak, where it is not its own.
     """
 
     approval_id: UUID
@@ -129,7 +174,21 @@ class ApprovalCard:
     reason: str | None = None
     superseded_by: UUID | None = None
     repeats: tuple[RepeatView, ...] = ()
+    original: OriginalView | None = None
+    """Where this job replaces another: what that one has done, with its receipts."""
     pruned_at: datetime | None = None
+    purpose: Literal["effects", "input"] = "effects"
+    """Whether effects are decided, or the arguments with which the action is to run."""
+    arguments: tuple[Row, ...] = ()
+    rule: str = ""
+    policy_version: str = ""
+    consequence: Consequence = "consequential"
+    required_role: str | None = None
+    stake: Stake | None = None
+    say_of: str | None = None
+    edited: EditedBy | None = None
+    may_edit: bool = False
+    may_delegate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +207,12 @@ class ApprovalLine:
     may_decide: bool
     quorum: int = 1
     votes: int = 0
+    consequence: Consequence = "consequential"
+    policy_version: str = ""
+    digest_hex: str = ""
+    say_of: str | None = None
+    many: bool = False
+    """Whether it may be decided together with others of its action and policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +254,13 @@ class Decide(Protocol):
         reason: str | None,
         how: str,
         repeat: Sequence[str] = (),
+        confirmed: Confirmed | None = None,
     ) -> DecisionResult:
         """Decide exactly what `digest_hex` names; `repeat` are the slots that are to be done a second time.
 
-        Raises DeedboxError with the code approval_changed, already_decided, approval_expired, permission_denied,
-        repeat_unconfirmed or not_found.
+        `confirmed` is what a page asked once more for something grave. Raises DeedboxError with the code approval_changed,
+        already_decided, approval_expired, permission_denied, session_required, confirmation_required, repeat_unconfirmed or
+        not_found.
         """
         ...
 

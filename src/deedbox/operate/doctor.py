@@ -41,7 +41,7 @@ def undecidable(actions: Iterable[Action], lines: Iterable[PrincipalLine]) -> di
     found: dict[str, str] = {}
     for action in actions:
         # Under `allow` an effect that was not expected is held all the same, but then the action names whom to ask, or none.
-        if action.policy.decision == "deny" or not action.approvers:
+        if (action.policy.decision == "deny" and not action.hold_input) or not action.approvers:
             continue
         able = [one for one in alive if one.has_role(action.approvers) and one.may("decide")]
         if len(able) < action.policy.quorum:
@@ -51,4 +51,4 @@ def undecidable(actions: Iterable[Action], lines: Iterable[PrincipalLine]) -> di
 
 
 def _principal(line: PrincipalLine) -> Principal:
-    return Principal("", "", line.name, "person", frozenset(line.roles), "session")
+    return Principal("", "", line.name, "person", frozenset(line.roles), "session", verbs=frozenset(line.verbs))

@@ -7,10 +7,10 @@ from uuid import UUID
 from deedbox.extend.action import Action
 from deedbox.intake.request import Accepted, Request
 from deedbox.intake.submit import Intake
+from deedbox.model.again import RULES, instead
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import JOB
-from deedbox.operate.cards import RUNNING_AGAIN
 from deedbox.operate.evidence import checked_reason
 from deedbox.store import audit, decision, rounds
 from deedbox.store.ending import JobEnding, end_job
@@ -82,12 +82,9 @@ class Rounds:
             if old.key is not None and key.startswith(old.key):
                 problem = Problem("/key", "key", "is the old key, or begins with it; a correction has a key of its own")
                 raise DeedboxError("key_invalid", "A key made from the old one is refused.", problems=(problem,))
-        accepted = await self._intake.submit(Request(principal, action.name, body, key, source, replaces=job_id))
-        if not accepted.replayed:
-            async with transaction(self._pool) as connection:
-                detail = {"replacement": str(accepted.job_id)}
-                await self._note(connection, principal, door, "replace", job_id, reason, detail)
-        return accepted
+        # In the transaction that stores the job: there is no correction of which the audit does not know who wanted it and why.
+        entry = audit.entry_by(principal, door, "replace", ("job", str(job_id)), reason=reason)
+        return await self._intake.submit(Request(principal, action.name, body, key, source, replaces=job_id, entry=entry))
 
     async def _known(
         self, connection: Connection, principal: Principal, job_id: UUID, verb: Verb
@@ -121,7 +118,8 @@ class Rounds:
 async def _refused(connection: Connection, job_id: UUID, what: str) -> DeedboxError:
     old = await rounds.original(connection, job_id)
     state = old.state if old and old.state else "gone"
-    return DeedboxError("illegal_move", f"The job is {state}, so it cannot be {_DONE[what]}. {' '.join(RUNNING_AGAIN)}")
+    said = f"The job is {state}, so it cannot be {_DONE[what]}. {instead(state)} {' '.join(RULES)}"
+    return DeedboxError("illegal_move", said)
 
 
 _DONE = {"take_up": "taken up", "close": "closed", "replaced": "replaced"}

@@ -3,22 +3,28 @@
 Rules that hold here hold at every face. Locks are taken in the order switch, queue, approval, effect, audit.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 from uuid import UUID
 
 from deedbox.dispatch import reconcile, send
+from deedbox.dispatch.declared import declared
 from deedbox.extend.connector import Connector
 from deedbox.gate.cancel import cancel_locked
 from deedbox.model.errors import DeedboxError
+from deedbox.model.fingerprint import encode
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import EFFECT
 from deedbox.operate.evidence import checked_evidence, checked_reason
+from deedbox.operate.masking import mask_of
+from deedbox.operate.switch_trial import Trial, try_switch
+from deedbox.operate.waiting import reasons
 from deedbox.store import audit, ledger, outbox, switch
 from deedbox.store.ids import IdSource
 from deedbox.store.outbox import LockedEffect, Why
 from deedbox.store.pool import Connection, Pool
-from deedbox.store.switch import Narrow
+from deedbox.store.switch import Narrow, SwitchRow
 from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.views import Reader, pulse
@@ -50,9 +56,10 @@ class Verbs:
             rows = await switch.rows(connection, tenant)
             in_flight = await switch.in_flight(connection)
             processes = await switch.environment(connection)
+            parts = {row.switch_id: await switch.in_flight(connection, _part(row)) for row in rows if _narrows(row)}
         root = next((row for row in rows if row.switch_id == "acts"), None)
         notices = next((row for row in rows if row.switch_id == "notices"), None)
-        is_on = root is not None and root.is_on
+        is_on = root is not None and root.opens
         return {
             "is_on": is_on,
             "environment": self._environment_on,
@@ -63,7 +70,8 @@ class Verbs:
             "why": root.reason if root else None,
             "owner": root.owner if root else None,
             "tested_at": root.tested_at if root else None,
-            "notices_on": notices is not None and notices.is_on,
+            "tested_by": root.tested_by if root else None,
+            "notices_on": notices is not None and notices.opens,
             "narrowed": [
                 {
                     "tenant": row.tenant,
@@ -74,9 +82,10 @@ class Verbs:
                     "by": row.changed_by,
                     "when": row.changed_at,
                     "why": row.reason,
+                    "in_flight": parts[row.switch_id],
                 }
                 for row in rows
-                if row.kind == "act" and row.switch_id != "acts"
+                if _narrows(row)
             ],
             "in_flight": in_flight,
         }
@@ -103,6 +112,8 @@ class Verbs:
             raise DeedboxError("person_required", "Programs may turn the switch off; only a person turns it on.")
         if not principal.may("switch") and (is_on or not principal.may("cancel")):
             raise DeedboxError("permission_denied", "Turning the switch needs a role that may switch.")
+        if narrow is not None and narrow.tenant not in {None, principal.tenant}:
+            raise DeedboxError("permission_denied", "Another tenant's part of the switch is not yours to turn.")
         async with transaction(self._pool) as connection:
             if narrow is None:
                 before = await switch.turn_root(
@@ -123,6 +134,15 @@ class Verbs:
             entry = audit.entry_by(principal, door, verb, ("switch", subject), reason=reason, detail=detail)
             await audit.append(connection, entry)
         return await self.switch_state(principal.tenant)
+
+    async def in_flight(self, narrow: Narrow | None = None) -> int:
+        """How many acts are on the wire, of all or of a part."""
+        async with autocommit(self._pool) as connection:
+            return await switch.in_flight(connection, narrow)
+
+    async def test_switch(self, principal: Principal, *, door: str = "api") -> list[Trial]:
+        """Show that nothing is leased while any part of the switch is off; nothing is sent. Raises permission_denied."""
+        return await try_switch(self._pool, self._ids, principal, door=door)
 
     # Effects -----------------------------------------------------------------------------------------------------------
 
@@ -145,8 +165,9 @@ class Verbs:
         return found
 
     async def effect(self, principal: Principal, effect_id: UUID) -> dict[str, Any]:
-        """One effect with the exact body that was approved, its receipts and the look-ups made.
+        """One effect with the body that was approved, its receipts, the look-ups made, and why it does not go out yet.
 
+        The body is exact unless `masked` says that something in it is sensitive: the approval's card shows that to who decides.
         Raises DeedboxError: permission_denied, not_found (a foreign one too).
         """
         _require(principal, "read")
@@ -154,7 +175,14 @@ class Verbs:
             row = await _read(connection, principal, effect_id)
             row["receipts"] = await ledger.receipts(connection, row["job_id"], effect_id)
             row["probes"] = await ledger.probes(connection, effect_id)
-        return {**row, "body": bytes(row["body"]).decode()}
+            row["waits_for"] = await reasons(connection, principal.tenant, effect_id)
+            mask = await mask_of(connection, row["job_id"])
+        body = bytes(row["body"]).decode()
+        shown = json.loads(body)
+        shown["payload"] = mask.payload(row["connector"], shown["payload"])
+        masked = shown != json.loads(body)
+        evidence = {name: mask.texts(row[name]) for name in ("message", "receipts", "probes")}
+        return {**row, **evidence, "body": encode(shown) if masked else body, "masked": masked}
 
     async def effect_verb(
         self,
@@ -237,7 +265,7 @@ class Verbs:
             rest_s = MAX_FREEZE_S - effect.age_s
             said = f"Its sender was lost and the request may still arrive; a person may disprove it in {rest_s:.0f} s."
             raise DeedboxError("illegal_move", said)
-        capability, _ = send.declared(self._connectors.get(effect.connector), effect.target)
+        capability = declared(self._connectors.get(effect.connector), effect.target).capability
         person = reconcile.person_id(principal)
         others = await self._said_before(connection, effect, person)
         await outbox.add_probe(
@@ -300,6 +328,14 @@ _SAID: dict[EffectVerb, str] = {
     "abandon": "Given up; it is not sent again.",
     "cancel": "Canceled; it is not sent.",
 }
+
+
+def _narrows(row: SwitchRow) -> bool:
+    return row.kind == "act" and row.switch_id != "acts"
+
+
+def _part(row: SwitchRow) -> Narrow:
+    return Narrow(row.tenant, row.action, row.connector, row.target)
 
 
 def _require(principal: Principal, verb: Verb) -> None:

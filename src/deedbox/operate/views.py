@@ -8,7 +8,8 @@ import base64
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 from uuid import UUID
 
 from deedbox import telemetry
@@ -19,7 +20,9 @@ from deedbox.model.identity import Principal
 from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
 from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
+from deedbox.operate.masking import NOTHING, Mask, mask_of
 from deedbox.store import views as store
+from deedbox.store.alert import open_causes
 from deedbox.store.pg_errors import AWAY
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
@@ -63,10 +66,12 @@ class Views:
 
     async def job(self, principal: Principal, job_id: UUID) -> JobView | None:
         """The job, or None for one that is unknown, foreign or pruned."""
-        row = await self._read(lambda connection: store.job(connection, store.Reader.of(principal), job_id))
+        row, mask = await self._read(lambda connection: _job(connection, principal, job_id))
         if row is None:
             return None
         view = job_view(row)
+        if view.result is not None:
+            view = replace(view, result=mask.output(view.result))
         return view if view.partial is None or self._shows_drafts(principal, view.action) else replace(view, partial=None)
 
     async def pulse(self, principal: Principal, job_id: UUID) -> tuple[str, int] | None:
@@ -143,8 +148,8 @@ class Views:
 
     async def timeline(self, principal: Principal, job_id: UUID) -> list[TimelineEntry] | None:
         """Everything kept about a job in the order it happened; None where `job` would answer None."""
-        rows = await self._read(lambda connection: store.timeline(connection, store.Reader.of(principal), job_id))
-        return [TimelineEntry(*row) for row in rows] or None
+        rows, mask = await self._read(lambda connection: _timeline(connection, principal, job_id))
+        return [TimelineEntry(at, kind, what, mask.texts(detail)) for at, kind, what, detail in rows] or None
 
     async def measure(self) -> None:
         """Set the gauges of what waits, at most once in five seconds."""
@@ -159,6 +164,9 @@ class Views:
         for state in ("pending", "sending", "unknown"):
             telemetry.EFFECTS_OPEN.labels(state).set(effects.get(state, 0))
         telemetry.OLDEST_QUEUED.set(oldest)
+        telemetry.ALERTS_OPEN.clear()
+        for cause, count in (await self._read(open_causes)).items():
+            telemetry.ALERTS_OPEN.labels(cause).set(count)
 
     def _shows_drafts(self, principal: Principal, action: str) -> bool:
         if principal.kind == "person" and principal.may("read"):
@@ -172,6 +180,21 @@ class Views:
                 return await read(connection)
         except AWAY as error:
             raise DeedboxError("unavailable", "The store cannot be reached; try again shortly.", retry_after=1) from error
+
+
+async def _job(connection: Connection, principal: Principal, job_id: UUID) -> tuple[store.JobRow | None, Mask]:
+    """The job, and what of its result is not for this principal: whoever asked for it gets all of it."""
+    row = await store.job(connection, store.Reader.of(principal), job_id)
+    if row is None or row.output is None or str(row.subject) == principal.principal_id:
+        return row, NOTHING
+    return row, await mask_of(connection, job_id)
+
+
+async def _timeline(
+    connection: Connection, principal: Principal, job_id: UUID
+) -> tuple[list[tuple[datetime, str, str, dict[str, Any]]], Mask]:
+    rows = await store.timeline(connection, store.Reader.of(principal), job_id)
+    return rows, await mask_of(connection, job_id) if rows else NOTHING
 
 
 def _before(cursor: str | None) -> UUID | None:

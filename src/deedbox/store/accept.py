@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from deedbox.model.identity import Through, Verb, known_verbs
 from deedbox.store.loader import statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
 from deedbox.store.rows import digits, encode, rows
@@ -14,7 +15,19 @@ from deedbox.store.wire import Wire
 
 _COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
 _AND_TELL = " CROSS JOIN (SELECT pg_notify('deedbox_queue', '')) AS told"
-_SELDOM = ("caller_run", "trace", "callback", "run_at", "deadline", "deadline_s", "replaces", "parent_job_id", "expires_s")
+_SELDOM = (
+    "caller_run",
+    "trace",
+    "callback",
+    "run_at",
+    "deadline",
+    "deadline_s",
+    "replaces",
+    "parent_job_id",
+    "through",
+    "expires_s",
+    "data_subject",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,23 @@ class StoredDocument:
     media_type: str
     sha256: bytes
     content: bytes
+
+
+class HeldFor(NamedTuple):
+    """By whom a job's arguments are approved before it runs; `expires_s` is in seconds."""
+
+    audience: tuple[str, ...]
+    quorum: int
+    expires_s: float
+    policy_version: str
+
+
+class Start(NamedTuple):
+    """The state in which jobs begin, and what their first event is and says (JSON)."""
+
+    state: str = "queued"
+    event_type: str = "job.queued"
+    event_json: str = "{}"
 
 
 class NewJob(NamedTuple):
@@ -54,8 +84,16 @@ class NewJob(NamedTuple):
     deadline_s: float | None = None
     replaces: UUID | None = None
     parent_job_id: UUID | None = None
+    through: UUID | None = None
     expires_s: float | None = None
     documents: tuple[StoredDocument, ...] = ()
+    held_for: HeldFor | None = None
+    data_subject: str | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is stored by itself: megabytes hold up nobody else, and an approval comes in the same transaction."""
+        return bool(self.documents) or self.held_for is not None
 
     @property
     def identity(self) -> tuple[str, str, bytes]:
@@ -92,6 +130,10 @@ class Call:
     trace: str | None = None
     caller_run: str | None = None
     error_code: str | None = None
+    through: UUID | None = None
+
+
+_QUEUED = Start()
 
 
 async def accept(
@@ -101,13 +143,14 @@ async def accept(
     *,
     lock_timeout_ms: int = LOCK_TIMEOUT_MS,
     tells: bool = False,
+    start: Start = _QUEUED,
 ) -> set[UUID]:
     """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
 
     The commit tells the workers where `tells` says so. On a wire, where it is committed at once, no job has documents.
     Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
     """
-    values = _values(jobs, event_ids, lock_timeout_ms)
+    values = _values(jobs, event_ids, lock_timeout_ms, start)
     new = {row[0] for row in await run(on, "accept", "accept", values, _AND_TELL if tells else "")}
     if not isinstance(on, Wire):
         for job in jobs:
@@ -117,10 +160,16 @@ async def accept(
     return new
 
 
-def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int) -> dict[str, str]:
+def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int, start: Start) -> dict[str, str]:
     # Put together as text: asked for each of two dozen names, the encoder took three times as long.
     stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
-    return {"lock_timeout": str(lock_timeout_ms), "jobs": f"[{','.join(stored)}]"}
+    return {
+        "lock_timeout": str(lock_timeout_ms),
+        "jobs": f"[{','.join(stored)}]",
+        "state": start.state,
+        "event_type": start.event_type,
+        "event": start.event_json,
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -208,7 +257,7 @@ async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Whom a job runs for."""
+    """Whom a job runs for, and through which service it came, where it came so."""
 
     subject: UUID
     name: str
@@ -216,13 +265,18 @@ class Parent:
     disabled: bool
     trace: str | None
     roles: frozenset[str]
+    verbs: frozenset[Verb]
+    through: Through | None
 
 
 async def parent(connection: Connection, job_id: UUID, tenant: str) -> Parent | None:
-    """Whom a job runs for, with the roles of today."""
+    """Whom a job runs for, with the roles and rights of today."""
     cursor = await connection.execute(statement("accept", "parent"), {"job_id": job_id, "tenant": tenant})
     row = await cursor.fetchone()
-    return Parent(row[0], row[1], row[2], row[3], row[4], frozenset(row[5])) if row else None
+    if row is None:
+        return None
+    through = None if row[7] is None else Through(str(row[7]), row[8])
+    return Parent(row[0], row[1], row[2], row[3], row[4], frozenset(row[5]), known_verbs(row[6]), through)
 
 
 async def bound_to(connection: Connection, tenant: str, action: str, key_sha256: bytes) -> UUID | None:

@@ -1,10 +1,11 @@
-"""People, services, their keys and sessions: one function per statement of access.sql."""
+"""People, services and sessions: one function per statement of access.sql."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from deedbox.model.identity import Verb, known_verbs
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
@@ -17,16 +18,42 @@ class Named:
     kind: str
     password_hash: str | None
     roles: frozenset[str]
+    verbs: frozenset[Verb]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a key or a session."""
+    """Who holds a key or a session, and what its roles may do."""
 
     principal_id: UUID
     tenant: str
     name: str
     roles: frozenset[str]
+    verbs: frozenset[Verb] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class LivingSession:
+    """A session that is alive: whose, the hash of its CSRF token, its name, how and how many seconds ago it was proven who."""
+
+    holder: Holder
+    csrf_sha256: bytes
+    session_id: UUID
+    method: str
+    authenticated_s_ago: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLine:
+    """A session as a list shows it; nothing in it opens a door."""
+
+    session_id: UUID
+    method: str
+    opened_at: datetime
+    authenticated_at: datetime | None
+    seen_at: datetime
+    expires_at: datetime
+    peer: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +67,6 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class RevokedKey:
-    """A key that was ended: the service's name and the key's label."""
-
-    name: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeyLine:
-    """A key as a list shows it; the key itself is not kept anywhere."""
-
-    key_id: UUID
-    name: str
-    label: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class LinkPreview:
     """What the holder of an approval link may know before login."""
 
@@ -71,12 +77,26 @@ class LinkPreview:
 
 
 async def add_person(
-    connection: Connection, *, principal_id: UUID, tenant: str, name: str, roles: Sequence[str], password_hash: str
+    connection: Connection,
+    *,
+    principal_id: UUID,
+    tenant: str,
+    name: str,
+    roles: Sequence[str],
+    password_hash: str,
+    email: str | None = None,
 ) -> bool:
     """Make a person; false when the name is taken or the tenant is unknown."""
     cursor = await connection.execute(
         statement("access", "add_person"),
-        {"principal_id": principal_id, "tenant": tenant, "name": name, "roles": list(roles), "password_hash": password_hash},
+        {
+            "principal_id": principal_id,
+            "tenant": tenant,
+            "name": name,
+            "roles": list(roles),
+            "password_hash": password_hash,
+            "email": email,
+        },
     )
     return await cursor.fetchone() is not None
 
@@ -114,6 +134,13 @@ async def withdraw_roles(connection: Connection, tenant: str, name: str, roles: 
     return await _change_roles(connection, "withdraw_roles", tenant, name, roles)
 
 
+async def set_email(connection: Connection, tenant: str, name: str, email: str | None) -> Changed | None:
+    """Keep where a person is written to, or that it is nowhere; None when no person has that name."""
+    cursor = await connection.execute(statement("access", "set_email"), {"tenant": tenant, "name": name, "email": email})
+    row = await cursor.fetchone()
+    return None if row is None else Changed(row[0], row[1])
+
+
 async def _change_roles(connection: Connection, how: str, tenant: str, name: str, roles: Sequence[str]) -> Changed | None:
     cursor = await connection.execute(statement("access", how), {"tenant": tenant, "name": name, "roles": list(roles)})
     row = await cursor.fetchone()
@@ -124,7 +151,7 @@ async def named(connection: Connection, tenant: str, name: str) -> Named | None:
     """The living principal of that name."""
     cursor = await connection.execute(statement("access", "named"), {"tenant": tenant, "name": name})
     row = await cursor.fetchone()
-    return None if row is None else Named(row[0], row[1], row[2], frozenset(row[3]))
+    return None if row is None else Named(row[0], row[1], row[2], frozenset(row[3]), known_verbs(row[4]))
 
 
 async def rehash(connection: Connection, principal_id: UUID, old_hash: str, new_hash: str) -> None:
@@ -132,50 +159,6 @@ async def rehash(connection: Connection, principal_id: UUID, old_hash: str, new_
     await connection.execute(
         statement("access", "rehash"), {"principal_id": principal_id, "old_hash": old_hash, "new_hash": new_hash}
     )
-
-
-async def add_key(
-    connection: Connection,
-    *,
-    key_sha256: bytes,
-    key_id: UUID,
-    tenant: str,
-    principal_id: UUID,
-    label: str,
-    expires_s: float | None,
-) -> None:
-    """Keep the hash of a new key; `expires_s` seconds from now by the database's clock, never when None."""
-    await connection.execute(
-        statement("access", "add_key"),
-        {
-            "key_sha256": key_sha256,
-            "key_id": key_id,
-            "tenant": tenant,
-            "principal_id": principal_id,
-            "label": label,
-            "expires_s": expires_s,
-        },
-    )
-
-
-async def keys(connection: Connection, tenant: str) -> list[KeyLine]:
-    """The keys of a tenant, newest first."""
-    cursor = await connection.execute(statement("access", "keys"), {"tenant": tenant})
-    return [KeyLine(*row) for row in await cursor.fetchall()]
-
-
-async def revoke_key(connection: Connection, tenant: str, key_id: UUID) -> RevokedKey | None:
-    """End a key; None when it was not alive or not of this tenant."""
-    cursor = await connection.execute(statement("access", "revoke_key"), {"tenant": tenant, "key_id": key_id})
-    row = await cursor.fetchone()
-    return None if row is None else RevokedKey(*row)
-
-
-async def resolve_key(connection: Connection, key_sha256: bytes) -> Holder | None:
-    """Who holds the key with this hash."""
-    cursor = await connection.execute(statement("access", "resolve_key"), {"key_sha256": key_sha256})
-    row = await cursor.fetchone()
-    return None if row is None else Holder(row[0], row[1], row[2], frozenset(row[3]))
 
 
 async def open_session(
@@ -187,8 +170,13 @@ async def open_session(
     csrf_sha256: bytes,
     absolute_s: float,
     replaces: bytes | None,
+    authenticated_s_ago: float | None,
+    peer: str,
 ) -> bool:
-    """Open a session for `absolute_s` seconds at most and end the one whose hash is `replaces`; true where that was open."""
+    """Open a session for `absolute_s` seconds at most and end the one whose hash is `replaces`; true where that was open.
+
+    `authenticated_s_ago` is how long ago the person proved who it is, None where nobody knows.
+    """
     cursor = await connection.execute(
         statement("access", "open_session"),
         {
@@ -198,17 +186,28 @@ async def open_session(
             "csrf_sha256": csrf_sha256,
             "absolute_s": absolute_s,
             "replaces": replaces,
+            "authenticated_s_ago": authenticated_s_ago,
+            "peer": peer,
         },
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
-async def session(connection: Connection, session_sha256: bytes, idle_s: float) -> tuple[Holder, bytes] | None:
-    """Who the session belongs to and the hash of its CSRF token; None once it is idle for `idle_s` seconds or has ended."""
+async def session(connection: Connection, session_sha256: bytes, idle_s: float) -> LivingSession | None:
+    """The session; None once it is idle for `idle_s` seconds or has ended."""
     cursor = await connection.execute(statement("access", "session"), {"session_sha256": session_sha256, "idle_s": idle_s})
     row = await cursor.fetchone()
-    return None if row is None else (Holder(row[0], row[1], row[2], frozenset(row[3])), bytes(row[4]))
+    if row is None:
+        return None
+    holder = Holder(row[0], row[1], row[2], frozenset(row[3]), known_verbs(row[5]))
+    return LivingSession(holder, bytes(row[4]), row[6], row[7], row[8])
+
+
+async def sessions(connection: Connection, tenant: str, name: str, idle_s: float) -> list[SessionLine]:
+    """The living sessions of a person, the newest first."""
+    cursor = await connection.execute(statement("access", "sessions"), {"tenant": tenant, "name": name, "idle_s": idle_s})
+    return [SessionLine(*row) for row in await cursor.fetchall()]
 
 
 async def close_session(connection: Connection, session_sha256: bytes) -> Holder | None:
@@ -218,9 +217,11 @@ async def close_session(connection: Connection, session_sha256: bytes) -> Holder
     return None if row is None else Holder(row[0], row[1], row[2], frozenset())
 
 
-async def close_sessions(connection: Connection, tenant: str, name: str) -> list[UUID]:
-    """End all sessions of a person; one entry, the person's id, for each that was open."""
-    cursor = await connection.execute(statement("access", "close_sessions"), {"tenant": tenant, "name": name})
+async def close_sessions(connection: Connection, tenant: str, name: str, session_id: UUID | None = None) -> list[UUID]:
+    """End all sessions of a person, or the one named; one entry, the person's id, for each that was open."""
+    cursor = await connection.execute(
+        statement("access", "close_sessions"), {"tenant": tenant, "name": name, "session_id": session_id}
+    )
     return [row[0] for row in await cursor.fetchall()]
 
 

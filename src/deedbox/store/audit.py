@@ -4,18 +4,20 @@ The detail lies apart, so that it can be erased without breaking the chain. Agai
 it does not prevent it: who rewrites all of it and the head is found only by a head that was exported earlier.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from deedbox.model.fingerprint import MAX_SAFE_INTEGER, jcs, sha256
+from deedbox.model.audited import VERBS
+from deedbox.model.chain import HASH_BYTES, Head, Stored, Walk, entry_hash
+from deedbox.model.fingerprint import jcs, sha256
 from deedbox.model.identity import Principal
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
 
-PAGE = 1000
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,64 +36,11 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """An entry as it lies in the chain; `detail_json` is None where the detail was erased."""
+class End:
+    """Where the chain ends by its head, and the number of the last entry that is there."""
 
-    seq: int
-    at: str
-    tenant: str
-    actor: str
-    door: str
-    method: str
-    verb: str
-    subject_kind: str
-    subject_id: str
-    reason: str | None
-    detail_sha256: bytes
-    prev_sha256: bytes
-    entry_sha256: bytes
-    detail_json: str | None
-
-    def intact(self, seq: int, prev_sha256: bytes) -> bool:
-        """Whether this is the entry with that number after that hash, with nothing changed."""
-        if (self.seq, self.prev_sha256) != (seq, prev_sha256):
-            return False
-        if self.detail_json is not None and sha256(jcs(_parse(self.detail_json))) != self.detail_sha256:
-            return False
-        return self.entry_sha256 == _hash(self.prev_sha256, self.seq, self.at, self.fields(), self.detail_sha256)
-
-    def fields(self) -> list[str | None]:
-        """What the hash covers besides number, time and detail, in one order."""
-        return [
-            self.tenant,
-            self.actor,
-            self.door,
-            self.method,
-            self.verb,
-            self.subject_kind,
-            self.subject_id,
-            self.reason,
-        ]
-
-    def line(self) -> str:
-        """The entry as one line of JSON."""
-        value: dict[str, Any] = {
-            "seq": self.seq,
-            "at": self.at,
-            "tenant": self.tenant,
-            "actor": self.actor,
-            "door": self.door,
-            "method": self.method,
-            "verb": self.verb,
-            "subject_kind": self.subject_kind,
-            "subject_id": self.subject_id,
-            "reason": self.reason,
-            "detail": None if self.detail_json is None else _parse(self.detail_json),
-            "detail_sha256": self.detail_sha256.hex(),
-            "prev_sha256": self.prev_sha256.hex(),
-            "entry_sha256": self.entry_sha256.hex(),
-        }
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    head: Head
+    newest: int
 
 
 def entry_by(
@@ -105,15 +54,18 @@ def entry_by(
 ) -> AuditEntry:
     """An entry of what a principal did on a subject (kind, id)."""
     return AuditEntry(
-        principal.tenant, principal.name, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {})
+        principal.tenant, principal.actor, door, principal.method, verb, subject[0], subject[1], reason, dict(detail or {})
     )
 
 
 async def append(connection: Connection, entry: AuditEntry) -> int:
     """Add an entry and return its number. Call it last in a transaction: it locks the end of the chain until the commit.
 
-    Raises InvalidValueError for a detail without a canonical form, RuntimeError where the head is gone.
+    Raises InvalidValueError for a detail without a canonical form, ValueError for a verb that is not one of
+    `deedbox.model.audited`, RuntimeError where the head is gone.
     """
+    if entry.verb not in VERBS:
+        raise ValueError(f"the audit knows no verb {entry.verb!r}: say in deedbox.model.audited what it means")
     detail = jcs(dict(entry.detail))
     cursor = await connection.execute(statement("audit", "head"))
     row = await cursor.fetchone()
@@ -146,32 +98,18 @@ async def append(connection: Connection, entry: AuditEntry) -> int:
             "reason": entry.reason,
             "detail_sha256": detail_sha256,
             "prev_sha256": prev_sha256,
-            "entry_sha256": _hash(prev_sha256, seq, at, fields, detail_sha256),
+            "entry_sha256": entry_hash(prev_sha256, seq, at, fields, detail_sha256),
             "detail": detail.decode(),
         },
     )
     return seq
 
 
-async def verify(pool: Pool) -> int | None:
-    """The number of the first entry that is missing or was changed, or None where the chain is whole up to its head."""
-    async with autocommit(pool) as connection:
-        until, head_sha256 = await head(connection)
-    seq, prev_sha256 = 0, bytes(32)
-    async for stored in entries(pool, until=until):
-        if not stored.intact(seq + 1, prev_sha256):
-            return seq + 1
-        seq, prev_sha256 = stored.seq, stored.entry_sha256
-    if seq < until:
-        return seq + 1
-    return None if prev_sha256 == head_sha256 else until
-
-
-async def head(connection: Connection) -> tuple[int, bytes]:
-    """Number and hash of the last entry."""
+async def read_end(connection: Connection) -> End:
+    """Where the chain ends now, without a lock."""
     cursor = await connection.execute(statement("audit", "read_head"))
     row = await cursor.fetchone()
-    return (int(row[0]), bytes(row[1])) if row else (0, bytes(32))
+    return End(Head(int(row[0]), bytes(row[1])), int(row[2])) if row else End(Head(0, bytes(HASH_BYTES)), 0)
 
 
 async def entries(pool: Pool, *, after: int = 0, until: int) -> AsyncIterator[Stored]:
@@ -187,24 +125,49 @@ async def entries(pool: Pool, *, after: int = 0, until: int) -> AsyncIterator[St
         after = page[-1].seq
 
 
-async def export(pool: Pool) -> AsyncIterator[str]:
-    """All entries as lines of JSON, and a last line with the head, to be kept where this database's superuser cannot reach."""
+async def span(connection: Connection, since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """The numbers of the first and the last entry of a time; (1, 0) where there is none. What lies between belongs to it."""
+    cursor = await connection.execute(statement("audit", "span"), {"since": since, "until": until})
+    row = await cursor.fetchone()
+    return (int(row[0]), int(row[1])) if row and row[0] is not None else (1, 0)
+
+
+async def listed(
+    connection: Connection,
+    tenant: str,
+    *,
+    actor: str | None,
+    verb: str | None,
+    subject: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    before: int | None,
+    limit: int,
+) -> list[Stored]:
+    """Entries of a tenant below a number, newest first; a filter that is None lets everything pass."""
+    wanted = {"tenant": tenant, "actor": actor, "verb": verb, "since": since, "until": until, "before": before, "limit": limit}
+    name = "listed" if subject is None else "of_subject"
+    cursor = await connection.execute(statement("audit", name), {**wanted, "subject": subject})
+    return [Stored(*row) for row in await cursor.fetchall()]
+
+
+async def check(pool: Pool, exported: Head | None = None) -> tuple[Walk, Head]:
+    """Follow the whole chain, a page in memory at a time, and say where it is broken and where its head says that it ends.
+
+    `exported` is a head that was kept elsewhere; see deedbox.model.chain.Walk.
+    """
     async with autocommit(pool) as connection:
-        until, head_sha256 = await head(connection)
-    async for stored in entries(pool, until=until):
-        yield stored.line()
-    yield json.dumps({"head": {"seq": until, "entry_sha256": head_sha256.hex()}}, separators=(",", ":"))
+        end = await read_end(connection)
+    walk = Walk(exported)
+    async for stored in entries(pool, until=end.head.seq):
+        if not walk.step(stored):
+            break
+    if end.newest > end.head.seq:
+        walk.breaks(end.head.seq + 1, "it lies beyond the head, which was set back")
+    walk.ends_at(end.head)
+    return walk, end.head
 
 
-def _hash(prev_sha256: bytes, seq: int, at: str, fields: list[str | None], detail_sha256: bytes) -> bytes:
-    return sha256(prev_sha256 + jcs([seq, at, fields, detail_sha256.hex()]))
-
-
-def _parse(text: str) -> Any:
-    """JSON whose numbers are what they were: jsonb prints 1e25 as digits, which canonical JSON does not take as an integer."""
-    return json.loads(text, parse_int=_number)
-
-
-def _number(digits: str) -> int | float:
-    value = int(digits)
-    return value if abs(value) <= MAX_SAFE_INTEGER else float(digits)
+async def verify(pool: Pool) -> int | None:
+    """The number of the first entry that is missing or was changed, or None where the chain is whole up to its head."""
+    return (await check(pool))[0].first_broken

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from deedbox.model.identity import Verb
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 
@@ -36,6 +37,8 @@ class PrincipalLine:
     keys: int
     created_at: datetime
     disabled_at: datetime | None
+    email: str | None = None
+    verbs: tuple[Verb, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,10 @@ async def roles(connection: Connection) -> frozenset[str]:
 async def people(connection: Connection, tenant: str) -> list[PrincipalLine]:
     """Everybody of a tenant, people first."""
     cursor = await connection.execute(statement("doctor", "people"), {"tenant": tenant})
-    return [PrincipalLine(row[0], row[1], tuple(row[2]), int(row[3]), row[4], row[5]) for row in await cursor.fetchall()]
+    return [
+        PrincipalLine(row[0], row[1], tuple(row[2]), int(row[3]), row[4], row[5], row[6], tuple(row[7]))
+        for row in await cursor.fetchall()
+    ]
 
 
 async def figures(connection: Connection, tenant: str) -> Figures:

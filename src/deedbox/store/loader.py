@@ -2,6 +2,7 @@
 
 A file holds statements headed `-- name: NAME` and a comment that says what the statement guarantees. A mark such as
 `{{job.claim}}` stands for the states which that move of the lifecycle leaves, so a guard cannot drift from the model.
+`{{part.NAME}}` stands for the text of the block headed `-- part: NAME` in the same file, so that two places cannot drift apart.
 """
 
 import re
@@ -13,7 +14,8 @@ from typing import LiteralString, cast
 
 from deedbox.model.lifecycle import ALL
 
-_HEAD = re.compile(r"^-- name: (?P<name>[a-z_]+)\s*$", re.MULTILINE)
+_HEAD = re.compile(r"^-- (?P<kind>name|part): (?P<name>[a-z_]+)\s*$", re.MULTILINE)
+_PART = re.compile(r"\{\{part\.(?P<name>[a-z_]+)\}\}")
 _MARK = re.compile(r"\{\{(?P<machine>[a-z]+)\.(?P<move>[a-z_]+)\}\}")
 _PARAMETER = re.compile(r"%\((?P<name>[a-z0-9_]+)\)s")
 _MACHINES = {lifecycle.name: lifecycle for lifecycle in ALL}
@@ -30,13 +32,18 @@ def statements(file: str) -> dict[str, LiteralString]:
     text = resources.files("deedbox.store").joinpath("sql", f"{file}.sql").read_text(encoding="utf-8")
     heads = list(_HEAD.finditer(text))
     found: dict[str, LiteralString] = {}
+    parts: dict[str, str] = {}
     for number, head in enumerate(heads):
         end = heads[number + 1].start() if number + 1 < len(heads) else len(text)
         body = text[head.end() : end].strip()
         if not body.startswith("--"):
             raise ValueError(f"{file}.sql: {head['name']} has no description")
+        if head["kind"] == "part":
+            parts[head["name"]] = _MARK.sub(_sources, body)
+            continue
+        whole = _PART.sub(lambda match: parts[match["name"]], body)
         # The text comes from files of this package alone, never from input.
-        found[head["name"]] = cast("LiteralString", _MARK.sub(_sources, body))
+        found[head["name"]] = cast("LiteralString", _MARK.sub(_sources, whole))
     return found
 
 

@@ -80,6 +80,8 @@ async def _grants(connection: Connection) -> None:
         "GRANT EXECUTE ON FUNCTION deedbox.add_partition(text, date) TO deedbox_app",
         "GRANT EXECUTE ON FUNCTION deedbox.drop_partition(text, date, interval) TO deedbox_app",
         "REVOKE UPDATE, DELETE, TRUNCATE ON deedbox.audit FROM deedbox_app",
+        "REVOKE UPDATE, TRUNCATE ON deedbox.audit_detail FROM deedbox_app",
+        "REVOKE INSERT, DELETE, TRUNCATE ON deedbox.audit_head FROM deedbox_app",
         "REVOKE INSERT, UPDATE, DELETE ON deedbox.schema_version FROM deedbox_app",
     ):
         await connection.execute(text)

@@ -22,12 +22,14 @@ from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
-from deedbox.store.switch import lock_roots
 from deedbox.telemetry import EFFECTS, log
 
 ATTEMPTS = 20
 RETRY = Retry(attempts=ATTEMPTS)
 _PAGES = 20
+_KEY = ("tenant", "connector", "target")
+_KEYED = 1000
+"""Effects whose place in a target's order is written down at once."""
 _FIRST = UUID(int=0)
 _log = log("outbox")
 
@@ -69,6 +71,8 @@ class Leased:
     body: bytes
     capability: str | None
     native_key_ttl_s: float | None
+    troubled: bool = False
+    """The target has failed before: that it answers now is worth keeping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,14 @@ class Why:
     wait_s: float = 0.0
 
 
-async def next_due(connection: Connection) -> float | None:
-    """Seconds until some effect may go out, zero where one may now, None where none is pending."""
+async def next_due(connection: Connection) -> tuple[float, float | None] | None:
+    """Seconds until some effect may go out, zero where one may now, and until a target that holds back may let one through.
+
+    None where none is pending; the second is None where no target waits for its time.
+    """
     cursor = await connection.execute(statement("outbox", "next_due"))
     row = await cursor.fetchone()
-    return float(row[0]) if row else None
+    return (float(row[0]), None if row[1] is None else float(row[1])) if row else None
 
 
 async def lease(
@@ -125,10 +132,21 @@ async def lease(
     lease_s: float,
     event_ids: Sequence[UUID],
 ) -> list[Leased]:
-    """Lease at most as many effects as there are `event_ids`. Needs a transaction, which holds the switch until it ends."""
-    await lock_roots(connection)
+    """Lease at most as many effects as there are `event_ids`.
+
+    Needs a transaction, which holds the switch, and the gated targets that may let something through, until it ends.
+    """
+    cursor = await connection.execute(statement("outbox", "hold"))
+    held: list[tuple[str, str, str, str | None]] = await cursor.fetchall()
+    for tenant, connector, target, order_by in held:
+        if order_by is not None and order_by.startswith("/"):
+            path = [part.replace("~1", "/").replace("~0", "~") for part in order_by.split("/")[1:]]
+            await connection.execute(
+                statement("outbox", "key_effects"),
+                {"tenant": tenant, "connector": connector, "target": target, "path": path, "limit": _KEYED},
+            )
     cursor = await connection.execute(
-        statement("outbox", "lease"),
+        statement("outbox", "lease_gated" if held else "lease"),
         {
             "environment_on": environment_on,
             "connectors": list(connectors),
@@ -136,6 +154,7 @@ async def lease(
             "lease_s": lease_s,
             "event_id": list(event_ids),
             "limit": len(event_ids),
+            **({f"held_{name}": [one[place] for one in held] for place, name in enumerate(_KEY)} if held else {}),
         },
     )
     return [Leased(*row) for row in await cursor.fetchall()]
@@ -233,23 +252,6 @@ async def add_probe(
     )
 
 
-async def declare_target(
-    connection: Connection, *, tenant: str, connector: str, target: str, capability: str, ttl_s: float | None
-) -> None:
-    """Keep what a connector declares of a target; `ttl_s` is how long it remembers a native key, in seconds."""
-    await connection.execute(
-        statement("outbox", "declare_target"),
-        {"tenant": tenant, "connector": connector, "target": target, "capability": capability, "ttl_s": ttl_s},
-    )
-
-
-async def slow_target(connection: Connection, *, tenant: str, connector: str, target: str, wait_s: float) -> None:
-    """Lease nothing for a target during the next `wait_s` seconds, where the target has a row."""
-    await connection.execute(
-        statement("outbox", "slow_target"), {"tenant": tenant, "connector": connector, "target": target, "wait_s": wait_s}
-    )
-
-
 # Repairs ---------------------------------------------------------------------------------------------------------------
 
 
@@ -311,9 +313,10 @@ async def _rescue(connection: Connection, ids: IdSource, effect: LockedEffect) -
         wait_s=RETRY.delay(effect.attempt),
     )
     name: Move = "lose_track"
+    again = effect.native_key_lives and effect.attempt < ATTEMPTS
     if effect.kind == "notice":
-        name = "close_notice"
-    elif effect.native_key_lives and effect.attempt < ATTEMPTS:
+        name = "retry" if again else "close_notice"
+    elif again:
         name = "resend_same_key"
     return await move(connection, name, effect, why, event_id=ids.new())
 

@@ -14,6 +14,7 @@ import psycopg
 
 from deedbox.store.loader import statement
 from deedbox.store.migrate import LOCK, MONTHS_AHEAD, PARTITIONED, missing_partitions
+from deedbox.store.notices import prune_of_jobs
 from deedbox.store.pool import Connection
 from deedbox.store.rows import rows
 
@@ -26,6 +27,7 @@ _RECORDS = (
     "forget_effects",
     "forget_votes",
     "forget_tokens",
+    "forget_delegations",
     "forget_approvals",
     "forget_verdicts",
     "forget_proposed",
@@ -150,6 +152,7 @@ async def remove_contents(connection: Connection, jobs: Sequence[UUID], *, key_s
     await connection.execute(statement("prune", "keep_keys"), {**parameters, "key_s": key_s})
     for name in _CONTENTS:
         await connection.execute(statement("prune", name), parameters)
+    await prune_of_jobs(connection, jobs)
     await connection.execute(statement("prune", "prune_inputs"), parameters)
     cursor = await connection.execute(statement("prune", "prune_links"), parameters)
     shown = await cursor.fetchall()
@@ -162,10 +165,10 @@ async def remove_contents(connection: Connection, jobs: Sequence[UUID], *, key_s
         )
 
 
-async def parked(connection: Connection, retention: Retention, after: UUID, limit: int) -> list[UUID]:
-    """Parked jobs that nobody took up within their retention, after an id."""
+async def parked(connection: Connection, retention: Retention, after: UUID, limit: int) -> list[tuple[UUID, str]]:
+    """Parked jobs that nobody took up within their retention, after an id, each with its tenant."""
     cursor = await connection.execute(statement("prune", "parked"), {**retention.parameters, "after": after, "limit": limit})
-    return [row[0] for row in await cursor.fetchall()]
+    return [(row[0], str(row[1])) for row in await cursor.fetchall()]
 
 
 async def remove_expired_keys(connection: Connection, limit: int) -> int:

@@ -1,6 +1,7 @@
 """Running again: new rounds of parked jobs, and jobs that replace others."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -31,6 +32,21 @@ class Repeat:
     slot: str
     state: str
     effect_id: UUID
+    provider_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """An effect of the replaced job as it stands, or the job alone where it has none (then `slot` is None)."""
+
+    job_id: UUID
+    job_state: str
+    slot: str | None
+    connector: str | None
+    target: str | None
+    state: str | None
+    provider_id: str | None
+    at: datetime | None
 
 
 async def take_up(
@@ -74,3 +90,9 @@ async def repeats(connection: Connection, approval_id: UUID) -> list[Repeat]:
     """The effects of an approval that would be done a second time."""
     cursor = await connection.execute(statement("rounds", "repeats"), {"approval_id": approval_id})
     return [Repeat(*row) for row in await cursor.fetchall()]
+
+
+async def before(connection: Connection, job_id: UUID) -> list[Before]:
+    """What the job that this one replaces has done; empty where it replaces none."""
+    cursor = await connection.execute(statement("rounds", "before"), {"job_id": job_id})
+    return [Before(*row) for row in await cursor.fetchall()]

@@ -22,6 +22,23 @@ BEGIN
     RETURN true;
 END $$;
 
+CREATE FUNCTION deedbox.audit_chain() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'audit_head' THEN
+        IF NEW.seq <> OLD.seq + 1 OR NOT EXISTS (
+            SELECT FROM deedbox.audit a WHERE a.seq = NEW.seq AND a.prev_sha256 = OLD.entry_sha256
+                AND a.entry_sha256 = NEW.entry_sha256
+        ) THEN
+            RAISE EXCEPTION 'audit_head moves on by one entry of the chain' USING ERRCODE = 'DB003';
+        END IF;
+    ELSIF NOT EXISTS (SELECT FROM deedbox.audit_head h WHERE h.seq = NEW.seq AND h.entry_sha256 = NEW.entry_sha256) THEN
+        RAISE EXCEPTION 'an entry of the audit is appended with its head' USING ERRCODE = 'DB003';
+    END IF;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION deedbox.clock() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     AS $$ SELECT statement_timestamp() $$;
@@ -159,6 +176,40 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION deedbox.guard_notice() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF (NEW.kind = 'notice') IS DISTINCT FROM EXISTS (
+        SELECT FROM deedbox.verdict v WHERE v.verdict_id = NEW.verdict_id AND v.rule = 'system.notice'
+    ) THEN
+        RAISE EXCEPTION 'unauthorised effect: the verdict system.notice is for notices, and they have no other'
+            USING ERRCODE = 'DB002';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION deedbox.guard_verdict() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM deedbox.verdict v
+        WHERE v.verdict_id = NEW.verdict_id AND (v.drawn OR v.opens_at > NEW.not_before)
+    ) THEN
+        RAISE EXCEPTION 'unauthorised effect: its verdict does not let it out, or not yet' USING ERRCODE = 'DB002';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION deedbox.verbs_of(principal uuid) RETURNS text[]
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+    SELECT coalesce(array_agg(DISTINCT v.verb), '{}')
+    FROM deedbox."grant" g JOIN deedbox.role r ON r.role = g.role CROSS JOIN LATERAL unnest(r.verbs) AS v (verb)
+    WHERE g.principal_id = principal
+$$;
+
 CREATE TABLE deedbox.action_limit (
     action text NOT NULL,
     max_running integer NOT NULL,
@@ -176,7 +227,10 @@ CREATE TABLE deedbox.alert (
     owner text,
     opened_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     closed_at timestamp with time zone,
-    closed_by uuid
+    closed_by uuid,
+    notify_at timestamp with time zone DEFAULT deedbox.clock(),
+    told smallint DEFAULT 0 NOT NULL,
+    closed_reason text
 );
 
 CREATE TABLE deedbox.api_key (
@@ -192,8 +246,17 @@ CREATE TABLE deedbox.api_key (
     expires_at timestamp with time zone,
     last_used_at timestamp with time zone,
     revoked_at timestamp with time zone,
+    acts_for_others boolean DEFAULT false NOT NULL,
+    rate_per_minute integer,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    replaced_by uuid,
+    CONSTRAINT api_key_acts CHECK (((kind = 'service'::text) OR (NOT acts_for_others))),
+    CONSTRAINT api_key_form CHECK ((((kind = 'form'::text) = (num_nonnulls(action, origins, rate_per_minute) = 3)) AND ((kind = 'form'::text) OR (num_nonnulls(action, origins, rate_per_minute) = 0)))),
     CONSTRAINT api_key_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
-    CONSTRAINT api_key_kind_check CHECK ((kind = ANY (ARRAY['service'::text, 'form'::text, 'personal'::text])))
+    CONSTRAINT api_key_kind_check CHECK ((kind = ANY (ARRAY['service'::text, 'form'::text, 'personal'::text]))),
+    CONSTRAINT api_key_personal CHECK (((kind <> 'personal'::text) OR (expires_at <= (created_at + '08:00:00'::interval)))),
+    CONSTRAINT api_key_rate_per_minute_check CHECK (((rate_per_minute >= 1) AND (rate_per_minute <= 100000)))
 );
 
 CREATE TABLE deedbox.approval (
@@ -219,6 +282,13 @@ CREATE TABLE deedbox.approval (
     decided_how text,
     reason text,
     superseded_by uuid,
+    sampled_by text,
+    consequence text DEFAULT 'consequential'::text NOT NULL,
+    required_role text,
+    supersedes uuid,
+    editors uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    notify_at timestamp with time zone DEFAULT deedbox.clock(),
+    escalated_to text,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -227,6 +297,13 @@ CREATE TABLE deedbox.approval (
     CONSTRAINT approval_quorum_check CHECK ((quorum >= 1)),
     CONSTRAINT approval_reason CHECK (((state <> 'rejected'::text) OR (reason ~ '\S'::text))),
     CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
+);
+
+CREATE TABLE deedbox.approval_stage (
+    approval_id uuid NOT NULL,
+    stage text NOT NULL,
+    at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT approval_stage_stage_check CHECK ((stage ~ '\S'::text))
 );
 
 CREATE TABLE deedbox.approval_token (
@@ -311,7 +388,34 @@ CREATE TABLE deedbox.call (
     status text NOT NULL,
     error_code text,
     duration_ms double precision,
-    detail jsonb
+    detail jsonb,
+    through uuid
+);
+
+CREATE TABLE deedbox.callback (
+    job_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    target text NOT NULL,
+    told_seq bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT callback_target_check CHECK ((target ~ '\S'::text)),
+    CONSTRAINT callback_told_seq_check CHECK ((told_seq >= 0))
+)
+WITH (fillfactor='70');
+
+CREATE TABLE deedbox.delegation (
+    delegation_id uuid NOT NULL,
+    tenant text NOT NULL,
+    from_principal uuid NOT NULL,
+    to_principal uuid NOT NULL,
+    approval_id uuid,
+    reason text,
+    made_at timestamp with time zone NOT NULL,
+    made_how text NOT NULL,
+    until timestamp with time zone,
+    withdrawn_at timestamp with time zone,
+    CONSTRAINT delegation_bounded CHECK ((num_nonnulls(approval_id, until) >= 1)),
+    CONSTRAINT delegation_other CHECK ((from_principal <> to_principal))
 );
 
 CREATE TABLE deedbox.document (
@@ -323,6 +427,13 @@ CREATE TABLE deedbox.document (
     CONSTRAINT document_check CHECK ((octet_length(content) = size)),
     CONSTRAINT document_sha256_check CHECK ((octet_length(sha256) = 32)),
     CONSTRAINT document_size_check CHECK ((size > 0))
+);
+
+CREATE TABLE deedbox.draw_salt (
+    only_row boolean DEFAULT true NOT NULL,
+    salt bytea NOT NULL,
+    CONSTRAINT draw_salt_only_row_check CHECK (only_row),
+    CONSTRAINT draw_salt_salt_check CHECK ((octet_length(salt) = 32))
 );
 
 CREATE TABLE deedbox.effect (
@@ -354,6 +465,10 @@ CREATE TABLE deedbox.effect (
     sender_closed boolean DEFAULT false NOT NULL,
     updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     doubtful boolean DEFAULT false NOT NULL,
+    order_key text DEFAULT ''::text NOT NULL,
+    look_up_at timestamp with time zone,
+    look_ups integer DEFAULT 0 NOT NULL,
+    alarm_at timestamp with time zone,
     CONSTRAINT effect_authority CHECK ((num_nonnulls(approval_id, verdict_id) = 1)),
     CONSTRAINT effect_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT effect_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
@@ -409,6 +524,7 @@ CREATE TABLE deedbox.job (
     replaces uuid,
     callback text,
     created_at timestamp with time zone NOT NULL,
+    through uuid,
     CONSTRAINT job_action_version_check CHECK ((action_version >= 1)),
     CONSTRAINT job_idempotency_key_check CHECK (((idempotency_key IS NULL) OR ((idempotency_key ~ '\S'::text) AND (length(idempotency_key) <= 255)))),
     CONSTRAINT job_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
@@ -437,7 +553,8 @@ CREATE VIEW deedbox.every_call AS
     call.status,
     call.error_code,
     call.duration_ms,
-    call.detail
+    call.detail,
+    call.through
    FROM deedbox.call
 UNION ALL
  SELECT j.job_id AS call_id,
@@ -459,7 +576,8 @@ UNION ALL
     'accepted'::text AS status,
     NULL::text AS error_code,
     NULL::double precision AS duration_ms,
-    NULL::jsonb AS detail
+    NULL::jsonb AS detail,
+    j.through
    FROM (deedbox.job j
      LEFT JOIN deedbox.idempotency i ON (((i.tenant = j.tenant) AND (i.action = j.action) AND (i.key_sha256 = j.key_sha256))));
 
@@ -474,7 +592,19 @@ CREATE TABLE deedbox."grant" (
     principal_id uuid NOT NULL,
     role text NOT NULL,
     granted_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
-    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text))
+    source text DEFAULT 'local'::text NOT NULL,
+    CONSTRAINT grant_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT grant_source_check CHECK ((source = ANY (ARRAY['local'::text, 'provider'::text])))
+);
+
+CREATE TABLE deedbox.identity (
+    tenant text NOT NULL,
+    issuer text NOT NULL,
+    subject text NOT NULL,
+    principal_id uuid NOT NULL,
+    linked_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT identity_issuer_check CHECK ((issuer ~ '\S'::text)),
+    CONSTRAINT identity_subject_check CHECK (((subject ~ '\S'::text) AND (length(subject) <= 255)))
 );
 
 CREATE TABLE deedbox.job_document (
@@ -514,6 +644,19 @@ ALTER TABLE deedbox.lane ALTER COLUMN lane_id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE deedbox.notice (
+    effect_id uuid NOT NULL,
+    template text NOT NULL,
+    once text,
+    job_id uuid,
+    approval_id uuid,
+    alert_id uuid,
+    principal_id uuid,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT notice_once_check CHECK ((length(once) <= 300)),
+    CONSTRAINT notice_template_check CHECK ((template ~ '\S'::text))
+);
+
 CREATE TABLE deedbox.principal (
     principal_id uuid NOT NULL,
     tenant text NOT NULL,
@@ -522,6 +665,7 @@ CREATE TABLE deedbox.principal (
     password_hash text,
     created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     disabled_at timestamp with time zone,
+    email text,
     CONSTRAINT principal_check CHECK (((password_hash IS NULL) OR (kind = 'person'::text))),
     CONSTRAINT principal_kind_check CHECK ((kind = ANY (ARRAY['person'::text, 'service'::text]))),
     CONSTRAINT principal_name_check CHECK (((name ~ '\S'::text) AND (length(name) <= 200)))
@@ -576,8 +720,23 @@ CREATE TABLE deedbox.proposal_effect (
     body bytea,
     digest bytea NOT NULL,
     pruned_at timestamp with time zone,
+    after_slot text,
     CONSTRAINT proposal_effect_check CHECK ((digest = sha256(body))),
     CONSTRAINT proposal_effect_slot_check CHECK (((slot ~ '\S'::text) AND (length(slot) <= 100)))
+);
+
+CREATE TABLE deedbox.provider_login (
+    state_sha256 bytea NOT NULL,
+    browser_sha256 bytea NOT NULL,
+    nonce_sha256 bytea NOT NULL,
+    provider text NOT NULL,
+    goes_to text NOT NULL,
+    fresh boolean NOT NULL,
+    begun_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT provider_login_browser_sha256_check CHECK ((octet_length(browser_sha256) = 32)),
+    CONSTRAINT provider_login_nonce_sha256_check CHECK ((octet_length(nonce_sha256) = 32)),
+    CONSTRAINT provider_login_state_sha256_check CHECK ((octet_length(state_sha256) = 32))
 );
 
 CREATE TABLE deedbox.queue (
@@ -646,11 +805,38 @@ CREATE TABLE deedbox.result (
 )
 PARTITION BY RANGE (job_id);
 
+CREATE TABLE deedbox.role (
+    role text NOT NULL,
+    verbs text[] NOT NULL,
+    built_in boolean DEFAULT false NOT NULL,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT role_role_check CHECK ((role ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT role_verbs CHECK ((verbs <@ ARRAY['submit'::text, 'read'::text, 'retry'::text, 'take_up'::text, 'replace'::text, 'cancel'::text, 'decide'::text, 'reconcile'::text, 'switch'::text, 'administer'::text]))
+);
+
+CREATE TABLE deedbox.rule_day (
+    tenant text NOT NULL,
+    action text NOT NULL,
+    rule text NOT NULL,
+    day date NOT NULL,
+    used integer NOT NULL,
+    CONSTRAINT rule_day_used_check CHECK ((used >= 0))
+);
+
 CREATE TABLE deedbox.schema_version (
     version integer NOT NULL,
     name text NOT NULL,
     checksum text NOT NULL,
     applied_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL
+);
+
+CREATE TABLE deedbox.sensitive (
+    kind text NOT NULL,
+    name text NOT NULL,
+    path text[] NOT NULL,
+    CONSTRAINT sensitive_kind_check CHECK ((kind = ANY (ARRAY['input'::text, 'output'::text, 'payload'::text]))),
+    CONSTRAINT sensitive_name_check CHECK ((name ~ '\S'::text)),
+    CONSTRAINT sensitive_path_check CHECK ((cardinality(path) > 0))
 );
 
 CREATE TABLE deedbox.session (
@@ -662,6 +848,9 @@ CREATE TABLE deedbox.session (
     seen_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     expires_at timestamp with time zone NOT NULL,
     revoked_at timestamp with time zone,
+    session_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    authenticated_at timestamp with time zone,
+    peer text,
     CONSTRAINT session_csrf_sha256_check CHECK ((octet_length(csrf_sha256) = 32)),
     CONSTRAINT session_session_sha256_check CHECK ((octet_length(session_sha256) = 32))
 );
@@ -670,6 +859,8 @@ CREATE TABLE deedbox.status_token (
     token_sha256 bytea NOT NULL,
     job_id uuid NOT NULL,
     expires_at timestamp with time zone NOT NULL,
+    key_id uuid,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     CONSTRAINT status_token_token_sha256_check CHECK ((octet_length(token_sha256) = 32))
 );
 
@@ -697,6 +888,7 @@ CREATE TABLE deedbox.switch (
     reason text NOT NULL,
     changed_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     tested_at timestamp with time zone,
+    tested_by text,
     CONSTRAINT switch_kind_check CHECK ((kind = ANY (ARRAY['act'::text, 'notice'::text]))),
     CONSTRAINT switch_reason_check CHECK ((reason ~ '\S'::text))
 );
@@ -714,9 +906,30 @@ CREATE TABLE deedbox.target (
     paused boolean DEFAULT false NOT NULL,
     open_until timestamp with time zone,
     failures integer DEFAULT 0 NOT NULL,
-    ordered boolean DEFAULT false NOT NULL,
     conformance jsonb,
+    disabled_at timestamp with time zone,
+    disabled_reason text,
+    burst integer,
+    order_by text,
+    limited_by text,
+    paused_by text,
+    pause_reason text,
+    paused_at timestamp with time zone,
+    failing_at timestamp with time zone,
+    breaker text DEFAULT 'closed'::text NOT NULL,
+    breaker_at timestamp with time zone,
+    breaker_until timestamp with time zone,
+    breaker_opens integer DEFAULT 0 NOT NULL,
+    breaker_why text,
+    probe_effect uuid,
+    probe_until timestamp with time zone,
+    gated boolean GENERATED ALWAYS AS ((paused OR (rate_per_s IS NOT NULL) OR (order_by IS NOT NULL) OR (breaker <> 'closed'::text))) STORED NOT NULL,
+    CONSTRAINT target_breaker CHECK ((((breaker = 'closed'::text) = (breaker_until IS NULL)) AND ((breaker = 'half_open'::text) = (num_nonnulls(probe_effect, probe_until) = 2)))),
+    CONSTRAINT target_breaker_check CHECK ((breaker = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
+    CONSTRAINT target_burst CHECK (((burst IS NULL) OR (rate_per_s IS NOT NULL))),
+    CONSTRAINT target_burst_check CHECK (((burst >= 1) AND (burst <= 100000))),
     CONSTRAINT target_capability_check CHECK ((capability = ANY (ARRAY['native_key'::text, 'upsert_key'::text, 'searchable'::text, 'blind'::text]))),
+    CONSTRAINT target_order_by_check CHECK (((order_by = 'target'::text) OR (order_by ~ '^/'::text))),
     CONSTRAINT target_rate_per_s_check CHECK ((rate_per_s > (0)::double precision))
 );
 
@@ -736,6 +949,9 @@ CREATE TABLE deedbox.verdict (
     policy_version text NOT NULL,
     effect_digests bytea[] NOT NULL,
     decided_at timestamp with time zone NOT NULL,
+    wanted text,
+    drawn boolean,
+    opens_at timestamp with time zone,
     CONSTRAINT verdict_decision_check CHECK ((decision = ANY (ARRAY['allow'::text, 'hold'::text, 'delay'::text, 'sample'::text, 'deny'::text])))
 );
 
@@ -746,6 +962,7 @@ CREATE TABLE deedbox.vote (
     digest bytea NOT NULL,
     how text NOT NULL,
     voted_at timestamp with time zone NOT NULL,
+    for_principal uuid,
     CONSTRAINT vote_decision_check CHECK ((decision = ANY (ARRAY['approve'::text, 'reject'::text])))
 );
 
@@ -761,8 +978,17 @@ ALTER TABLE ONLY deedbox.api_key
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_sha256);
 
+ALTER TABLE deedbox.approval
+    ADD CONSTRAINT approval_consequence CHECK ((consequence = ANY (ARRAY['read'::text, 'reversible'::text, 'consequential'::text, 'grave'::text]))) NOT VALID;
+
+ALTER TABLE deedbox.approval
+    ADD CONSTRAINT approval_edited CHECK (((supersedes IS NULL) = (cardinality(editors) = 0))) NOT VALID;
+
 ALTER TABLE ONLY deedbox.approval
     ADD CONSTRAINT approval_pkey PRIMARY KEY (approval_id);
+
+ALTER TABLE ONLY deedbox.approval_stage
+    ADD CONSTRAINT approval_stage_pkey PRIMARY KEY (approval_id, stage);
 
 ALTER TABLE ONLY deedbox.approval_token
     ADD CONSTRAINT approval_token_pkey PRIMARY KEY (token_sha256);
@@ -782,8 +1008,17 @@ ALTER TABLE ONLY deedbox.audit
 ALTER TABLE ONLY deedbox.call
     ADD CONSTRAINT call_pkey PRIMARY KEY (call_id);
 
+ALTER TABLE ONLY deedbox.callback
+    ADD CONSTRAINT callback_pkey PRIMARY KEY (job_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_pkey PRIMARY KEY (delegation_id);
+
 ALTER TABLE ONLY deedbox.document
     ADD CONSTRAINT document_pkey PRIMARY KEY (tenant, sha256);
+
+ALTER TABLE ONLY deedbox.draw_salt
+    ADD CONSTRAINT draw_salt_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY deedbox.effect
     ADD CONSTRAINT effect_job_id_connector_target_slot_key UNIQUE (job_id, connector, target, slot);
@@ -800,6 +1035,9 @@ ALTER TABLE ONLY deedbox."grant"
 ALTER TABLE ONLY deedbox.idempotency
     ADD CONSTRAINT idempotency_pkey PRIMARY KEY (tenant, action, key_sha256);
 
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_pkey PRIMARY KEY (tenant, issuer, subject);
+
 ALTER TABLE ONLY deedbox.job_document
     ADD CONSTRAINT job_document_pkey PRIMARY KEY (document_id);
 
@@ -814,6 +1052,15 @@ ALTER TABLE ONLY deedbox.lane
 
 ALTER TABLE ONLY deedbox.lane
     ADD CONSTRAINT lane_queue_action_tenant_key UNIQUE (queue, action, tenant);
+
+ALTER TABLE ONLY deedbox.notice
+    ADD CONSTRAINT notice_once_key UNIQUE (once);
+
+ALTER TABLE ONLY deedbox.notice
+    ADD CONSTRAINT notice_pkey PRIMARY KEY (effect_id);
+
+ALTER TABLE deedbox.principal
+    ADD CONSTRAINT principal_email_check CHECK (((email IS NULL) OR ((kind = 'person'::text) AND (length(email) <= 254)))) NOT VALID;
 
 ALTER TABLE ONLY deedbox.principal
     ADD CONSTRAINT principal_pkey PRIMARY KEY (principal_id);
@@ -836,6 +1083,9 @@ ALTER TABLE deedbox.proposal_effect
 ALTER TABLE ONLY deedbox.proposal
     ADD CONSTRAINT proposal_pkey PRIMARY KEY (job_id, proposal_id);
 
+ALTER TABLE ONLY deedbox.provider_login
+    ADD CONSTRAINT provider_login_pkey PRIMARY KEY (state_sha256);
+
 ALTER TABLE ONLY deedbox.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (job_id);
 
@@ -845,8 +1095,17 @@ ALTER TABLE ONLY deedbox.receipt
 ALTER TABLE ONLY deedbox.result
     ADD CONSTRAINT result_pkey PRIMARY KEY (job_id);
 
+ALTER TABLE ONLY deedbox.role
+    ADD CONSTRAINT role_pkey PRIMARY KEY (role);
+
+ALTER TABLE ONLY deedbox.rule_day
+    ADD CONSTRAINT rule_day_pkey PRIMARY KEY (tenant, action, rule, day);
+
 ALTER TABLE ONLY deedbox.schema_version
     ADD CONSTRAINT schema_version_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY deedbox.sensitive
+    ADD CONSTRAINT sensitive_pkey PRIMARY KEY (kind, name, path);
 
 ALTER TABLE ONLY deedbox.session
     ADD CONSTRAINT session_pkey PRIMARY KEY (session_sha256);
@@ -866,27 +1125,66 @@ ALTER TABLE ONLY deedbox.target
 ALTER TABLE ONLY deedbox.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (tenant);
 
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_drawn CHECK (((decision <> 'sample'::text) OR (drawn IS FALSE))) NOT VALID;
+
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_opens CHECK (((decision <> 'delay'::text) OR (opens_at IS NOT NULL))) NOT VALID;
+
 ALTER TABLE ONLY deedbox.verdict
     ADD CONSTRAINT verdict_pkey PRIMARY KEY (verdict_id);
 
+ALTER TABLE deedbox.verdict
+    ADD CONSTRAINT verdict_wanted CHECK ((wanted = ANY (ARRAY['allow'::text, 'hold'::text, 'delay'::text, 'sample'::text, 'deny'::text]))) NOT VALID;
+
 ALTER TABLE ONLY deedbox.vote
     ADD CONSTRAINT vote_pkey PRIMARY KEY (approval_id, principal_id);
+
+CREATE INDEX alert_effect ON deedbox.alert USING btree (effect_id, cause) WHERE (effect_id IS NOT NULL);
+
+CREATE INDEX alert_notify ON deedbox.alert USING btree (notify_at) WHERE ((closed_at IS NULL) AND (notify_at IS NOT NULL));
 
 CREATE UNIQUE INDEX alert_open ON deedbox.alert USING btree (tenant, cause, job_id, effect_id) NULLS NOT DISTINCT WHERE (closed_at IS NULL);
 
 CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
 
+CREATE INDEX approval_escalate ON deedbox.approval USING btree (action, requested_at) WHERE ((state = 'pending'::text) AND (escalated_to IS NULL));
+
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
+
+CREATE INDEX approval_notify ON deedbox.approval USING btree (notify_at) WHERE ((state = 'pending'::text) AND (notify_at IS NOT NULL));
 
 CREATE INDEX approval_open ON deedbox.approval USING btree (tenant, expires_at) WHERE (state = 'pending'::text);
 
+CREATE INDEX approval_sampled ON deedbox.approval USING btree (tenant, action, sampled_by, decided_at DESC) WHERE (sampled_by IS NOT NULL);
+
 CREATE INDEX approval_token_approval ON deedbox.approval_token USING btree (approval_id);
+
+CREATE INDEX audit_at ON deedbox.audit USING btree (at);
+
+CREATE INDEX audit_subject ON deedbox.audit USING btree (subject_id, seq);
 
 CREATE INDEX call_job ON deedbox.call USING btree (job_id);
 
+CREATE INDEX delegation_approval ON deedbox.delegation USING btree (approval_id) WHERE (approval_id IS NOT NULL);
+
+CREATE INDEX delegation_from ON deedbox.delegation USING btree (from_principal, delegation_id);
+
+CREATE INDEX delegation_to ON deedbox.delegation USING btree (to_principal, delegation_id);
+
+CREATE INDEX effect_alarm ON deedbox.effect USING btree (alarm_at) WHERE ((state = 'unknown'::text) AND (alarm_at IS NOT NULL));
+
 CREATE INDEX effect_hindered ON deedbox.effect USING btree (effect_id) WHERE ((state = 'pending'::text) AND ((after_slot IS NOT NULL) OR doubtful));
 
+CREATE INDEX effect_look_up ON deedbox.effect USING btree (look_up_at) WHERE ((state = 'unknown'::text) AND (look_up_at IS NOT NULL));
+
 CREATE INDEX effect_not_after ON deedbox.effect USING btree (not_after) WHERE (state = 'pending'::text);
+
+CREATE INDEX effect_open ON deedbox.effect USING btree (tenant, connector, target, order_key, effect_id) WHERE 
+CASE
+    WHEN (state = ANY (ARRAY['pending'::text, 'sending'::text, 'unknown'::text])) THEN true
+    ELSE NULL::boolean
+END;
 
 CREATE INDEX effect_pending ON deedbox.effect USING btree (not_before) WHERE (state = 'pending'::text);
 
@@ -895,6 +1193,12 @@ CREATE INDEX effect_sending ON deedbox.effect USING btree (lease_until) WHERE (s
 CREATE INDEX effect_unknown ON deedbox.effect USING btree (updated_at) WHERE (state = 'unknown'::text);
 
 CREATE INDEX idempotency_expiry ON deedbox.idempotency USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX identity_principal ON deedbox.identity USING btree (principal_id);
+
+CREATE INDEX job_caller_run ON ONLY deedbox.job USING btree (tenant, caller_run) WHERE (caller_run IS NOT NULL);
+
+CREATE INDEX job_data_subject ON ONLY deedbox.job USING btree (tenant, data_subject) WHERE (data_subject IS NOT NULL);
 
 CREATE INDEX job_document_content ON deedbox.job_document USING btree (tenant, sha256);
 
@@ -908,9 +1212,17 @@ CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, job_i
 
 CREATE INDEX lane_action ON deedbox.lane USING btree (action);
 
+CREATE INDEX notice_alert ON deedbox.notice USING btree (alert_id) WHERE (alert_id IS NOT NULL);
+
+CREATE INDEX notice_approval ON deedbox.notice USING btree (approval_id) WHERE (approval_id IS NOT NULL);
+
+CREATE INDEX notice_job ON deedbox.notice USING btree (job_id) WHERE (job_id IS NOT NULL);
+
 CREATE INDEX probe_effect ON deedbox.probe USING btree (effect_id, probed_at);
 
 CREATE INDEX proposal_effect_job ON deedbox.proposal_effect USING btree (job_id);
+
+CREATE INDEX provider_login_expires ON deedbox.provider_login USING btree (expires_at);
 
 CREATE INDEX queue_deadline ON deedbox.queue USING btree (deadline) WHERE (deadline IS NOT NULL);
 
@@ -922,19 +1234,45 @@ CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id
 
 CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
+CREATE INDEX receipt_provider ON ONLY deedbox.receipt USING hash (provider_id);
+
+CREATE UNIQUE INDEX session_name ON deedbox.session USING btree (session_id);
+
 CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
+
+CREATE INDEX status_token_expires ON deedbox.status_token USING btree (expires_at);
+
+CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 
+CREATE UNIQUE INDEX vote_say ON deedbox.vote USING btree (approval_id, COALESCE(for_principal, principal_id));
+
 CREATE TRIGGER approval_guard BEFORE UPDATE ON deedbox.approval FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_chained AFTER INSERT ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.audit_chain();
+
+CREATE TRIGGER audit_detail_guard BEFORE UPDATE ON deedbox.audit_detail FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_detail_guard_truncate BEFORE TRUNCATE ON deedbox.audit_detail FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER audit_guard BEFORE DELETE OR UPDATE ON deedbox.audit FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER audit_guard_truncate BEFORE TRUNCATE ON deedbox.audit FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
 
+CREATE TRIGGER audit_head_chained AFTER UPDATE ON deedbox.audit_head FOR EACH ROW EXECUTE FUNCTION deedbox.audit_chain();
+
+CREATE TRIGGER audit_head_guard BEFORE INSERT OR DELETE ON deedbox.audit_head FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER audit_head_guard_truncate BEFORE TRUNCATE ON deedbox.audit_head FOR EACH STATEMENT EXECUTE FUNCTION deedbox.guard();
+
 CREATE TRIGGER effect_guard BEFORE UPDATE ON deedbox.effect FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) OR (old.digest IS DISTINCT FROM new.digest) OR (old.target IS DISTINCT FROM new.target) OR (old.connector IS DISTINCT FROM new.connector))) EXECUTE FUNCTION deedbox.guard();
 
 CREATE TRIGGER effect_guard_insert BEFORE INSERT ON deedbox.effect FOR EACH ROW EXECUTE FUNCTION deedbox.guard();
+
+CREATE TRIGGER effect_guard_notice BEFORE INSERT ON deedbox.effect FOR EACH ROW WHEN (((new.kind = 'notice'::text) OR (new.verdict_id IS NOT NULL))) EXECUTE FUNCTION deedbox.guard_notice();
+
+CREATE TRIGGER effect_verdict BEFORE INSERT ON deedbox.effect FOR EACH ROW WHEN ((new.verdict_id IS NOT NULL)) EXECUTE FUNCTION deedbox.guard_verdict();
 
 CREATE TRIGGER queue_guard BEFORE UPDATE ON deedbox.queue FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (NOT ((old.state = 'queued'::text) AND (new.state = 'running'::text))))) EXECUTE FUNCTION deedbox.guard();
 
@@ -946,11 +1284,26 @@ ALTER TABLE ONLY deedbox.api_key
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
 
+ALTER TABLE ONLY deedbox.approval_stage
+    ADD CONSTRAINT approval_stage_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY deedbox.approval_token
     ADD CONSTRAINT approval_token_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
 
 ALTER TABLE ONLY deedbox.audit_detail
     ADD CONSTRAINT audit_detail_seq_fkey FOREIGN KEY (seq) REFERENCES deedbox.audit(seq);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_from_principal_fkey FOREIGN KEY (from_principal) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.delegation
+    ADD CONSTRAINT delegation_to_principal_fkey FOREIGN KEY (to_principal) REFERENCES deedbox.principal(principal_id);
 
 ALTER TABLE ONLY deedbox.effect
     ADD CONSTRAINT effect_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id);
@@ -963,6 +1316,12 @@ ALTER TABLE ONLY deedbox.effect
 
 ALTER TABLE ONLY deedbox."grant"
     ADD CONSTRAINT grant_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.identity
+    ADD CONSTRAINT identity_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
 
 ALTER TABLE ONLY deedbox.job_document
     ADD CONSTRAINT job_document_tenant_sha256_fkey FOREIGN KEY (tenant, sha256) REFERENCES deedbox.document(tenant, sha256);

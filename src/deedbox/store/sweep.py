@@ -17,12 +17,15 @@ async def lapsed(connection: Connection, limit: int, *, after: UUID = FIRST) -> 
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def rescue(connection: Connection, event_ids: Sequence[UUID], *, after: UUID = FIRST) -> list[tuple[UUID, str]]:
-    """Take back at most as many lapsed leases behind `after` as there are ids; returns the jobs and their moves, in order."""
+async def rescue(connection: Connection, event_ids: Sequence[UUID], *, after: UUID = FIRST) -> list[tuple[UUID, str, int]]:
+    """Take back at most as many lapsed leases behind `after` as there are ids; returns the jobs, in order.
+
+    With each comes the move, and how often it has been taken over in this round.
+    """
     cursor = await connection.execute(
         statement("sweep", "rescue"), {"limit": len(event_ids), "event_id": list(event_ids), "after": after}
     )
-    return [(row[0], row[1]) for row in await cursor.fetchall()]
+    return [(row[0], row[1], row[2]) for row in await cursor.fetchall()]
 
 
 async def promote(connection: Connection, limit: int) -> int:
@@ -42,12 +45,13 @@ class Seen:
     lapsed_sendings: bool
     unsendable: bool
     dispatching: bool
+    long_unknown: bool
     next_due_s: float | None
 
 
-async def look(connection: Connection) -> Seen:
-    """What a round would find."""
-    cursor = await connection.execute(statement("sweep", "look"))
+async def look(connection: Connection, remind_after_s: float = 3600.0) -> Seen:
+    """What a round would find; people are reminded of what has been unknown for `remind_after_s` seconds."""
+    cursor = await connection.execute(statement("sweep", "look"), {"remind_after_s": remind_after_s})
     row = await cursor.fetchone()
     if row is None:
         raise RuntimeError("a statement without FROM gave no row")

@@ -32,6 +32,13 @@ class SwitchRow:
     reason: str
     changed_at: datetime
     tested_at: datetime | None
+    tested_by: str | None
+
+    @property
+    def opens(self) -> bool:
+        """Whether this is a root that lets things out: on, of its kind, and for all. Any other row is no root."""
+        kind = {"acts": "act", "notices": "notice"}.get(self.switch_id)
+        return self.is_on and self.kind == kind and (self.tenant, self.action, self.connector, self.target) == (None,) * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,27 +56,31 @@ class Narrow:
         return "acts:" + sha256(jcs([self.tenant, self.action, self.connector, self.target])).hex()[:32]
 
 
-async def lock_roots(connection: Connection) -> None:
-    """Hold the roots shared until the transaction ends; waits for a change in progress."""
-    await connection.execute(statement("switch", "lock_roots"))
+async def take_root(connection: Connection, root: Root = "acts") -> bool | None:
+    """Wait for every lease in progress and hold later ones back until the transaction ends; returns what the root is.
+
+    None where there is no such root, and then nothing is held.
+    """
+    cursor = await connection.execute(statement("switch", "take_root"), {"switch_id": root})
+    row = await cursor.fetchone()
+    return bool(row[0]) if row else None
 
 
 async def turn_root(
     connection: Connection, root: Root, *, is_on: bool, changed_by: str, reason: str, owner: str | None = None
 ) -> bool | None:
     """Turn a root after the leases in progress have ended; returns what it was, or None where there is no such root."""
-    cursor = await connection.execute(statement("switch", "take_root"), {"switch_id": root})
-    row = await cursor.fetchone()
+    before = await take_root(connection, root)
     await connection.execute(
         statement("switch", "turn_root"),
         {"switch_id": root, "is_on": is_on, "changed_by": changed_by, "reason": reason, "owner": owner},
     )
-    return bool(row[0]) if row else None
+    return before
 
 
 async def turn_narrow(connection: Connection, narrow: Narrow, *, is_on: bool, changed_by: str, reason: str) -> None:
     """Turn a part of all acts after the leases in progress have ended."""
-    await connection.execute(statement("switch", "take_root"), {"switch_id": "acts"})
+    await take_root(connection)
     await connection.execute(
         statement("switch", "turn_narrow"),
         {
@@ -101,11 +112,23 @@ async def lets_through(connection: Connection, effect_id: UUID, fence: int) -> t
     return (bool(row[0]), bool(row[1])) if row else (False, False)
 
 
-async def in_flight(connection: Connection) -> int:
-    """How many acts are on the wire."""
-    cursor = await connection.execute(statement("switch", "in_flight"))
+async def in_flight(connection: Connection, part: Narrow | None = None) -> int:
+    """How many acts are on the wire, of all or of a part."""
+    part = part or Narrow()
+    given = {"tenant": part.tenant, "action": part.action, "connector": part.connector, "target": part.target}
+    cursor = await connection.execute(statement("switch", "in_flight"), given)
     row = await cursor.fetchone()
     return int(row[0]) if row else 0
+
+
+async def all_on(connection: Connection) -> None:
+    """Turn every row of acts on. Only for a transaction that is rolled back."""
+    await connection.execute(statement("switch", "all_on"))
+
+
+async def keep_test(connection: Connection, by: str) -> None:
+    """Keep that the switch was tested just now, and by whom."""
+    await connection.execute(statement("switch", "tested"), {"by": by})
 
 
 async def environment(connection: Connection) -> dict[str, bool]:

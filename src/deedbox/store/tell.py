@@ -55,6 +55,7 @@ class Teller:
         self._pool = pool
         self._jobs: list[UUID] = []
         self._queue = False
+        self._outbox = False
         self._told_at = -1e9
         self._task: asyncio.Task[None] | None = None
 
@@ -71,11 +72,12 @@ class Teller:
         self._told_at = now
         return True, others
 
-    def soon(self, *, jobs: Sequence[UUID] = (), queue: bool = False) -> None:
-        """Wake whoever follows these jobs, and the workers where `queue` says so. To be called after the commit."""
+    def soon(self, *, jobs: Sequence[UUID] = (), queue: bool = False, outbox: bool = False) -> None:
+        """Wake whoever follows these jobs, and the workers and the dispatchers as asked. To be called after the commit."""
         self._jobs += jobs
         self._queue = self._queue or queue
-        if self._task is None and (self._jobs or self._queue):
+        self._outbox = self._outbox or outbox
+        if self._task is None and (self._jobs or self._queue or self._outbox):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def drain(self) -> None:
@@ -85,7 +87,7 @@ class Teller:
 
     async def _run(self) -> None:
         try:
-            while self._jobs or self._queue:
+            while self._jobs or self._queue or self._outbox:
                 rest_s = self._told_at + PAUSE_S - time.monotonic()
                 if rest_s > 0:
                     await asyncio.sleep(rest_s)
@@ -93,6 +95,7 @@ class Teller:
                 self._told_at = time.monotonic()
                 jobs, self._jobs = self._jobs, []
                 queue, self._queue = self._queue, False
-                await tell(self._pool, jobs=jobs, queue=queue)
+                outbox, self._outbox = self._outbox, False
+                await tell(self._pool, jobs=jobs, queue=queue, outbox=outbox)
         finally:
             self._task = None

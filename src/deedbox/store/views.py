@@ -23,17 +23,19 @@ class Reader:
     tenant: str
     subject: UUID
     sees_all: bool
+    through: UUID | None = None
 
     @classmethod
     def of(cls, principal: Principal) -> Self:
-        """A service sees its own jobs; a person who may read sees the tenant's."""
+        """A service sees its own jobs, or those it asked for in a person's name; a person who may read sees the tenant's."""
         sees_all = principal.kind == "person" and principal.may("read")
-        return cls(principal.tenant, UUID(principal.principal_id), sees_all)
+        through = UUID(principal.through.principal_id) if principal.through else None
+        return cls(principal.tenant, UUID(principal.principal_id), sees_all, through)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters every statement of visibility takes."""
-        return {"tenant": self.tenant, "subject": self.subject, "sees_all": self.sees_all}
+        return {"tenant": self.tenant, "subject": self.subject, "sees_all": self.sees_all, "through": self.through}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class JobRow:
     parent_job_id: UUID | None
     deadline: datetime | None
     contents_pruned_at: datetime | None
+    subject: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ async def jobs(
         {
             "tenant": reader.tenant,
             "subject": reader.subject,
+            "through": reader.through,
             "action": action,
             "state": state,
             "key_sha256": key_sha256,

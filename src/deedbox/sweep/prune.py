@@ -16,8 +16,9 @@ from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.model.lifecycle import JOB
-from deedbox.store import prune
+from deedbox.store import notices, prune
 from deedbox.store.alert import Alert, open_alerts
+from deedbox.store.audit import AuditEntry, append
 from deedbox.store.decision import lock_job
 from deedbox.store.ending import JobEnding, end_job
 from deedbox.store.ids import IdSource
@@ -69,6 +70,7 @@ class Pruning:
         self._contents = _Pass()
         self._parked = _Pass()
         self._places = _Pass()
+        self._notices = _Pass()
         self._records: dict[date, UUID] = {}
         self._partitions_at = 0.0
         self._months_at = 0.0
@@ -93,7 +95,8 @@ class Pruning:
         """A bounded piece of all there is to do; returns whether there is more. Does nothing where another is elected."""
         await self.make_partitions()
         more = False
-        for chore in (self._close_parked, self._remove_contents, self._expired_keys, self._old_calls, self._find_misplaced):
+        chores = (self._close_parked, self._remove_contents, self._expired_keys, self._old_calls, self._old_notices)
+        for chore in (*chores, self._find_misplaced):
             more |= await self._pages(chore)
         await self.drop_partitions()
         return more
@@ -181,20 +184,26 @@ class Pruning:
             return False
         closed: list[UUID] = []
 
-        async def page(connection: Connection) -> list[UUID]:
+        async def page(connection: Connection) -> list[tuple[UUID, str]]:
             found = await prune.parked(connection, self._retention, self._parked.after, PAGE)
-            for job_id in found:
+            entries: list[AuditEntry] = []
+            for job_id, tenant in found:
                 job = await lock_job(connection, job_id)
                 if job is not None and job.state in JOB.sources("close"):
                     await end_job(connection, job_id, _CLOSED, event_id=self._ids.new())
                     closed.append(job_id)
+                    by = ("system:sweep", "sweep", "system")
+                    entries.append(AuditEntry(tenant, *by, "close", "job", str(job_id), _CLOSED.message))
+            # The lock on the end of the chain is the last that is taken.
+            for entry in entries:
+                await append(connection, entry)
             return found
 
         found = await self._elected(page)
         if found is None:
             return False
         await tell(self._pool, jobs=closed)
-        self._parked.move(found[-1] if found else None, whole=len(found) == PAGE, rest_s=PASS_S)
+        self._parked.move(found[-1][0] if found else None, whole=len(found) == PAGE, rest_s=PASS_S)
         return len(found) == PAGE
 
     async def _find_misplaced(self) -> bool:
@@ -223,6 +232,15 @@ class Pruning:
     async def _old_calls(self) -> bool:
         keep_s = self._retention.longest_s
         return await self._elected(lambda connection: prune.remove_old_calls(connection, keep_s, PAGE)) == PAGE
+
+    async def _old_notices(self) -> bool:
+        """Remove notices that ended, as long after they were made as contents are kept."""
+        if self._notices.rests:
+            return False
+        after, keep_s = self._notices.after, self._retention.contents_s
+        last = await self._elected(lambda connection: notices.forget_old(connection, keep_s, after, PAGE))
+        self._notices.move(last, whole=last is not None, rest_s=PASS_S)
+        return last is not None
 
     async def _pages(self, chore: Callable[[], Awaitable[bool]]) -> bool:
         for _ in range(PAGES_PER_TURN):

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
 from deedbox import telemetry
@@ -9,40 +10,58 @@ from deedbox.gate.cancel import cancel_locked
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.lease import Lease
-from deedbox.store import outbox, sweep
+from deedbox.store import outbox, reconcile, sweep
+from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
 from deedbox.store.tell import tell
 from deedbox.store.transaction import autocommit, transaction
+from deedbox.sweep.notify import Notifier
 from deedbox.sweep.prune import Pruning
 
 PAGE = 500
+OFTEN = 3
+"""So many times a job is taken over in one round until a person is told."""
+REMIND_AFTER_S = 3600.0
+"""How long an effect is unknown before people are reminded of it, in seconds."""
+REMIND_AGAIN_S = 86400.0
+"""How long after a reminder the next one comes, in seconds."""
 
 
 class Sweep:
     """Repairs in rounds; each kind of repair has its own transaction, so that one that fails does not stop the others."""
 
-    def __init__(self, pool: Pool, ids: IdSource, lease: Lease, pruning: Pruning | None = None) -> None:
-        """The pace follows from the lease. `pruning` runs beside the repairs, so that no lease waits for it."""
+    def __init__(
+        self, pool: Pool, ids: IdSource, lease: Lease, pruning: Pruning | None = None, notifier: Notifier | None = None
+    ) -> None:
+        """The pace follows from the lease. `pruning` and `notifier` run beside the repairs, so that no lease waits for them."""
         self._pool = pool
         self._ids = ids
         self._lease = lease
         self._pruning = pruning
+        self._notifier = notifier
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep, and prune, until told to stop. Database outages are waited out."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._rounds(stop))
+            group.create_task(self._rounds(stop, self.round))
             if self._pruning is not None:
                 group.create_task(self._pruning.run(stop))
+            if self._notifier is not None:
+                group.create_task(self._rounds(stop, self._notify))
 
-    async def _rounds(self, stop: asyncio.Event) -> None:
+    async def _notify(self) -> float:
+        if self._notifier is not None:
+            await self._notifier.round()
+        return self._lease.sweep
+
+    async def _rounds(self, stop: asyncio.Event, one: Callable[[], Awaitable[float]]) -> None:
         while not stop.is_set():
             pause = self._lease.sweep
             try:
-                pause = await self.round()
+                pause = await one()
             except (StoreError, *UNREACHABLE) as error:
                 telemetry.log("sweep").warning("round_failed", error=type(error).__name__)
             try:
@@ -54,7 +73,7 @@ class Sweep:
     async def round(self) -> float:
         """One round; returns the seconds after which the next is worth while."""
         async with autocommit(self._pool) as connection:
-            seen = await sweep.look(connection)
+            seen = await sweep.look(connection, REMIND_AFTER_S)
         if seen.lapsed_leases:
             await self.rescue()
         if seen.ripe:
@@ -92,7 +111,11 @@ class Sweep:
 
     async def _rescue_page(self, limit: int, after: UUID) -> list[UUID]:
         async with transaction(self._pool) as connection:
-            return [job_id for job_id, _ in await sweep.rescue(connection, self._ids.many(limit), after=after)]
+            taken = await sweep.rescue(connection, self._ids.many(limit), after=after)
+            alerts = [Alert(self._ids.new(), one, *why) for one, move, times in taken for why in _alarms(move, times)]
+            if alerts:
+                await open_alerts(connection, alerts)
+            return [job_id for job_id, _, _ in taken]
 
     async def _rescue_singly(self, after: UUID) -> tuple[list[UUID], UUID | None]:
         """One page row by row: what fails is said and passed. Returns what was moved, and where the next page begins."""
@@ -141,7 +164,19 @@ class Sweep:
         if seen.dispatching:
             async with autocommit(self._pool) as connection:
                 done = await sweep.dispatching_done(connection, PAGE)
+        if seen.long_unknown:
+            async with transaction(self._pool) as connection:
+                await reconcile.remind(connection, after_s=REMIND_AFTER_S, again_s=REMIND_AGAIN_S)
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)
         await tell(self._pool, jobs=[*touched, *done])
+
+
+def _alarms(move: str, takeovers: int) -> Iterator[tuple[str, str]]:
+    """Cause and sentence of what a person is told when a lease was taken back."""
+    if move == "give_up":
+        yield "given_up", "Its worker was lost, and no attempt is left."
+    if takeovers >= OFTEN:
+        # It may be what kills its workers.
+        yield "taken_over_repeatedly", "It was taken over from lost workers again and again."

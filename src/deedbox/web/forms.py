@@ -18,6 +18,9 @@ from deedbox.model.errors import DeedboxError
 
 _LARGEST = 64 * 1024
 _MOST_FIELDS = 20
+# Of a form that holds what leaves: an edited payload, or many approvals at once.
+_LARGEST_EDIT = 1024 * 1024
+_MOST_EDITED = 1000
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -82,6 +85,10 @@ class Site:
         value = request.cookies.get(self.login_cookie, "") or secrets.token_urlsafe(32)
         return value, csrf_of("login " + value)
 
+    def login_secret(self, request: Request) -> str:
+        """What only the browser holds in which a login form was shown; empty where none was."""
+        return request.cookies.get(self.login_cookie, "")
+
     def owns_login_form(self, request: Request, csrf: str) -> bool:
         """Whether the login form was shown in this browser."""
         value = request.cookies.get(self.login_cookie, "")
@@ -103,8 +110,8 @@ class Site:
             raise DeedboxError("csrf_failed", "The form was not sent from this site, so nothing was done.")
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a small urlencoded form, each at most once.
+async def read_form(request: Request, *, large: bool = False) -> dict[str, str]:
+    """The fields of a small urlencoded form, or of a large one, each at most once.
 
     Raises DeedboxError: unsupported_media_type, body_too_large, or invalid_input for fields that repeat or cannot be text.
     """
@@ -113,11 +120,15 @@ async def read_form(request: Request) -> dict[str, str]:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _LARGEST:
+        if len(body) > (_LARGEST_EDIT if large else _LARGEST):
             raise DeedboxError("body_too_large", "The form is too large.")
     try:
         pairs = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS, encoding="utf-8", errors="strict"
+            body.decode("ascii"),
+            keep_blank_values=True,
+            max_num_fields=_MOST_EDITED if large else _MOST_FIELDS,
+            encoding="utf-8",
+            errors="strict",
         )
     except (UnicodeError, ValueError) as error:
         raise DeedboxError("invalid_input", "The form could not be read.") from error

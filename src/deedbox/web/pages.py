@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib import resources
 from typing import Any, cast
 
@@ -45,6 +45,11 @@ def when(moment: datetime, zone: str | None = None) -> str:
     return f"{day}, {moment.hour:02}:{moment.minute:02} {name or ''}".rstrip()
 
 
+def utc(moment: datetime) -> str:
+    """A moment in UTC, whatever zone it came in."""
+    return when(moment.astimezone(UTC), "UTC")
+
+
 def remaining(seconds: float) -> str:
     """How long is left, rounded down to what a person would say."""
     if seconds < _MINUTE_S:
@@ -55,6 +60,14 @@ def remaining(seconds: float) -> str:
         hours, minutes = divmod(int(seconds // _MINUTE_S), _MINUTE_S)
         return f"{hours} h {minutes} min left" if minutes and hours <= _MANY else f"{hours} h left"
     return f"{int(seconds // _DAY_S)} days left"
+
+
+def lasted(seconds: float) -> str:
+    """How long something has lasted, rounded down: `42 s`, `7 min`, `3 h`, `5 d`."""
+    for unit, length in (("d", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(0, int(seconds))} s"
 
 
 def title_of(action: str) -> str:
@@ -99,7 +112,9 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(visible=visible, when=when, remaining=remaining, title_of=title_of, size_of=size_of)
+        self._environment.filters.update(
+            visible=visible, when=when, utc=utc, remaining=remaining, lasted=lasted, title_of=title_of, size_of=size_of
+        )
         self._environment.tests["long"] = is_long
         known: dict[str, Any] = {"base": base, "style": base + STYLE_PATH, "safe_url": safe_url, "host_of": host_of}
         cast("dict[str, Any]", self._environment.globals).update(known)

@@ -8,40 +8,45 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from math import ceil
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from deedbox.access import LoginGuard, Pool, SessionInfo, csrf_of, login, logout, preview_link, resolve_session
+from deedbox.access import IdSource, LoginGuard, Pool, SessionInfo, login, logout, preview_link
+from deedbox.access.fresh import proved_lately
+from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import CODES, DeedboxError
+from deedbox.operate.alerts import AlertDesk
+from deedbox.operate.announced import CancelEffect, ListAnnounced
 from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
+from deedbox.web.account import Account
+from deedbox.web.alerts import AlertPages
+from deedbox.web.approving import Approves, Approving
 from deedbox.web.forms import Site, read_form
+from deedbox.web.headings import HEADINGS
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
+from deedbox.web.visits import Visits, own_id, own_path, require_csrf
+
+if TYPE_CHECKING:
+    from deedbox.access.provider_login import Providers
 
 _Handler = Callable[[Request], Awaitable[Response]]
-_NEXT = re.compile(r"/approvals/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_REASON = 2000
-_HEADINGS = {
-    "approval_changed": "This changed after you opened it",
-    "already_decided": "This has been decided already",
-    "approval_expired": "The time to decide is over",
-    "repeat_unconfirmed": "This would be done a second time",
-    "permission_denied": "You may not decide this",
-    "invalid_input": "Nothing was decided",
-    "csrf_failed": "Nothing was done",
-    "not_found": "There is nothing here",
-    "too_many_logins": "Too many tries",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class WebDeps:
-    """What the console stands on; `public_url` is where people reach it. The functions come from `operate`."""
+    """What the console stands on; `public_url` is where people reach it. The functions come from `operate`.
+
+    `tenant` is where local accounts log in to; `providers` may lead to others. `local` says whether passwords are taken, and
+    `ids` makes personal keys: without it the account's page makes none.
+    """
 
     pool: Pool
     public_url: str
@@ -50,7 +55,14 @@ class WebDeps:
     decide: Decide
     inbox: ListInbox
     document: ReadDocument | None = None
+    announced: ListAnnounced | None = None
+    cancel_effect: CancelEffect | None = None
+    approvals: Approves | None = None
+    alerts: AlertDesk | None = None
     guard: LoginGuard = field(default_factory=LoginGuard)
+    ids: IdSource | None = None
+    providers: "Providers | None" = None
+    local: bool = True
 
 
 def routes(deps: WebDeps) -> list[BaseRoute]:
@@ -63,10 +75,34 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
         Route("/logout", console.page(console.log_out), methods=["POST"]),
         Route("/approvals/{approval_id}", console.page(console.approval), methods=["GET"]),
         Route("/approvals/{approval_id}", console.page(console.decide), methods=["POST"]),
+        Route("/account", console.page(console.account.page), methods=["GET"]),
+        Route("/account/keys", console.page(console.account.mint), methods=["POST"]),
+        Route("/account/keys/{key_id}", console.page(console.account.end_key), methods=["POST"]),
+        Route("/account/sessions", console.page(console.account.end_sessions), methods=["POST"]),
         Route(STYLE_PATH, _style, methods=["GET"]),
     ]
+    if deps.cancel_effect is not None:
+        found.append(Route("/effects/{effect_id}/cancel", console.page(console.cancel_effect), methods=["POST"]))
+    if deps.alerts is not None:
+        site = Site.of(deps.public_url)
+        alerts = AlertPages(deps.pool, deps.tenant, site, Pages(site.base), deps.alerts)
+        found += [
+            Route("/alerts", console.page(alerts.listed), methods=["GET"]),
+            Route("/alerts/{alert_id}", console.page(alerts.close), methods=["POST"]),
+        ]
+    if deps.providers is not None:
+        # Imported late: it brings the libraries of the protocol.
+        from deedbox.web.leaving import Leaving  # noqa: PLC0415
+
+        leaving = Leaving(deps.providers, console.site, console.pages, console.visits)
+        found += [
+            Route("/login/{provider}", console.page(leaving.leave), methods=["POST"]),
+            Route("/login/{provider}/callback", console.page(leaving.return_), methods=["GET"]),
+        ]
     if deps.document is not None:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
+    if deps.approvals is not None:
+        found += Approving(console.visits, deps.card, deps.approvals).routes(console.page)
     return found
 
 
@@ -74,22 +110,16 @@ async def _style(_request: Request) -> Response:
     return style()
 
 
-def _uuid(text: str) -> UUID | None:
-    return UUID(text) if _NEXT.fullmatch(f"/approvals/{text}") else None
-
-
-def _next(wanted: str | None) -> str:
-    """Where to go after login: an approval or the inbox, never another site."""
-    return wanted if wanted is not None and _NEXT.fullmatch(wanted) else "/"
-
-
 class _Console:
     """The handlers, over one set of dependencies."""
 
     def __init__(self, deps: WebDeps) -> None:
         self._deps = deps
-        self._site = Site.of(deps.public_url)
-        self._pages = Pages(self._site.base)
+        self.site = self._site = Site.of(deps.public_url)
+        self.pages = self._pages = Pages(self._site.base)
+        tenants = frozenset[str]({deps.tenant}) | (deps.providers.tenants if deps.providers else frozenset[str]())
+        self.visits = self._visits = Visits(deps.pool, self._site, self._pages, tenants)
+        self.account = Account(deps.pool, deps.ids, self._site, self._pages, self._visits)
         self._log = log("web")
 
     def page(self, handler: _Handler) -> _Handler:
@@ -119,16 +149,20 @@ class _Console:
 
     async def login_page(self, request: Request) -> Response:
         """GET /login."""
-        wanted = _next(request.query_params.get("next"))
-        if await self._session(request) is not None:
+        wanted = own_path(request.query_params.get("next"))
+        # Asked for where a decision wants a person who has just proved who it is.
+        fresh = request.query_params.get("fresh") == "1"
+        if not fresh and await self._session(request) is not None:
             return self._go(wanted)
-        return self._login_form(request, wanted)
+        return self._login_form(request, wanted, fresh=fresh)
 
     async def log_in(self, request: Request) -> Response:
         """POST /login."""
         self._site.require_own_form(request)
         form = await read_form(request)
-        wanted = _next(form.get("next"))
+        wanted = own_path(form.get("next"))
+        if not self._deps.local:
+            raise DeedboxError("permission_denied", "Passwords are not taken here; log in with the provider.")
         name, password = form.get("name", ""), form.get("password", "")
         if not self._site.owns_login_form(request, form.get("csrf", "")):
             return self._login_form(
@@ -167,7 +201,7 @@ class _Console:
         session = await self._session(request)
         if session is not None:
             form = await read_form(request)
-            self._require_csrf(session, form)
+            require_csrf(session, form)
             await logout(self._deps.pool, self._site.session_of(request))
         response = self._go("/login")
         self._site.drop_cookie(response, self._site.session_cookie)
@@ -180,13 +214,29 @@ class _Console:
         session = await self._session(request)
         if session is None:
             return self._go("/login")
-        lines = await self._deps.inbox(self._deps.tenant, session.principal)
+        lines = await self._deps.inbox(session.principal.tenant, session.principal)
         lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
-        return self._pages.render("inbox.html", self._shown(request, session), {"lines": lines})
+        soon = await self._deps.announced(session.principal.tenant, session.principal) if self._deps.announced else []
+        many = self._deps.approvals is not None and sum(line.many for line in lines) > 1
+        context = {"lines": lines, "many": many, "more": self._deps.approvals is not None, "announced": soon}
+        context["has_alerts"] = self._deps.alerts is not None
+        return self._pages.render("inbox.html", self._shown(request, session), context)
+
+    async def cancel_effect(self, request: Request) -> Response:
+        """POST /effects/{id}/cancel: what leaves by itself does not."""
+        found = await self._visits.own_form(request)
+        if found is None:
+            return self._visits.logged_out("/")
+        session, form = found
+        effect_id = own_id(request.path_params["effect_id"])
+        if effect_id is None or self._deps.cancel_effect is None:
+            raise _not_found()
+        await self._deps.cancel_effect(session.principal, effect_id, form.get("reason", ""))
+        return self._go("/")
 
     async def approval(self, request: Request) -> Response:
         """GET /approvals/{id}, also as a link with a token."""
-        approval_id = _uuid(request.path_params["approval_id"])
+        approval_id = own_id(request.path_params["approval_id"])
         session = await self._session(request)
         if session is None:
             return await self._landing(request, approval_id)
@@ -199,41 +249,45 @@ class _Console:
 
     async def decide(self, request: Request) -> Response:
         """POST /approvals/{id}."""
-        self._site.require_own_form(request)
-        approval_id = _uuid(request.path_params["approval_id"])
-        session = await self._session(request)
-        if session is None:
-            where = "/" if approval_id is None else f"/approvals/{approval_id}"
-            return self._pages.message(
-                Shown(),
-                status=401,
-                heading="You are not logged in",
-                sentences=("Your session is over, so nothing was decided.", "Log in and read it once more."),
-                way_on=(f"/login?next={quote(where)}", "Log in"),
-            )
-        form = await read_form(request)
-        self._require_csrf(session, form)
+        approval_id = own_id(request.path_params["approval_id"])
+        found = await self._visits.own_form(request)
+        if found is None:
+            return self._visits.logged_out("/" if approval_id is None else f"/approvals/{approval_id}")
+        session, form = found
         if approval_id is None:
             raise _not_found()
         try:
             decision, digest, reason = _decision_of(form)
             repeat = [slot for name, slot in form.items() if name.startswith("repeat-")]
-            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page", repeat)
+            confirmed = await self._confirmed(request, session, form) if decision == "approve" and "stake" in form else None
+            await self._deps.decide(session.principal, approval_id, digest, decision, reason, "page", repeat, confirmed)
         except DeedboxError as error:
             if error.code == "not_found":
                 raise
             return await self._card(request, session, approval_id, refused=error, typed=form.get("reason", ""))
         return self._go(f"/approvals/{approval_id}")
 
+    async def _confirmed(self, request: Request, session: SessionInfo, form: dict[str, str]) -> Confirmed:
+        """What the form of something grave asked once more."""
+        fresh = await proved_lately(
+            self._deps.pool,
+            self._site.session_of(request),
+            session.principal,
+            form.get("password", ""),
+            guard=self._deps.guard,
+            peer=request.client.host if request.client else "",
+        )
+        return Confirmed(fresh, form["stake"])
+
     async def document(self, request: Request) -> Response:
         """GET /documents/{id}: an upload, handed over as a file that no browser runs."""
         session = await self._session(request)
         if session is None:
             return self._go("/login")
-        document_id = _uuid(request.path_params["document_id"])
+        document_id = own_id(request.path_params["document_id"])
         if document_id is None or self._deps.document is None:
             raise _not_found()
-        found = await self._deps.document(self._deps.tenant, document_id, session.principal)
+        found = await self._deps.document(session.principal.tenant, document_id, session.principal)
         if found is None:
             raise _not_found()
         headers = {
@@ -246,24 +300,28 @@ class _Console:
     # Shared by the handlers ------------------------------------------------------------------------------------------
 
     async def _session(self, request: Request) -> SessionInfo | None:
-        session = await resolve_session(self._deps.pool, self._site.session_of(request))
-        return session if session is not None and session.principal.tenant == self._deps.tenant else None
+        return await self._visits.session(request)
 
     def _shown(self, request: Request, session: SessionInfo) -> Shown:
-        return Shown(session.principal.name, csrf_of(self._site.session_of(request)))
+        return self._visits.shown(request, session)
 
     def _go(self, path: str) -> Response:
-        return RedirectResponse(self._site.path(path), status_code=303, headers=HEADERS)
-
-    def _require_csrf(self, session: SessionInfo, form: dict[str, str]) -> None:
-        if not session.owns(form.get("csrf", "")):
-            raise DeedboxError("csrf_failed", "The form does not belong to your session, so nothing was done.")
+        return self._visits.go(path)
 
     def _login_form(
-        self, request: Request, wanted: str, *, name: str = "", error: str | None = None, status: int = 200
+        self,
+        request: Request,
+        wanted: str,
+        *,
+        name: str = "",
+        error: str | None = None,
+        status: int = 200,
+        fresh: bool = False,
     ) -> Response:
         value, csrf = self._site.login_form(request)
-        context = {"next": wanted, "csrf": csrf, "name": name, "error": error}
+        providers = self._deps.providers.shown if self._deps.providers else []
+        context = {"next": wanted, "csrf": csrf, "name": name, "error": error, "fresh": fresh}
+        context |= {"providers": providers, "local": self._deps.local}
         response = self._pages.render("login.html", Shown(), context, status=status)
         if request.cookies.get(self._site.login_cookie) != value:
             self._site.set_cookie(response, self._site.login_cookie, value)
@@ -286,16 +344,22 @@ class _Console:
         refused: DeedboxError | None = None,
         typed: str = "",
     ) -> Response:
-        card = await self._deps.card(self._deps.tenant, approval_id, session.principal)
+        card = await self._deps.card(session.principal.tenant, approval_id, session.principal)
         if card is None:
             raise refused or _not_found()
-        notice = None if refused is None else (_HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
-        context = {"card": card, "notice": notice, "typed": typed, "refused": refused.code if refused else None}
+        notice = None if refused is None else (HEADINGS.get(refused.code, CODES[refused.code].title), refused.detail)
+        context = {
+            "card": card,
+            "notice": notice,
+            "typed": typed,
+            "refused": refused.code if refused else None,
+            "more": self._deps.approvals is not None,
+        }
         status = 200 if refused is None else refused.status
         return self._pages.render("approval.html", self._shown(request, session), context, status=status)
 
     def _refusal(self, error: DeedboxError) -> Response:
-        heading = _HEADINGS.get(error.code, CODES[error.code].title)
+        heading = HEADINGS.get(error.code, CODES[error.code].title)
         return self._pages.message(
             Shown(), status=error.status, heading=heading, sentences=(error.detail,), way_on=("/", "Go to the inbox")
         )

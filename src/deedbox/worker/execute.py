@@ -3,9 +3,9 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -17,10 +17,12 @@ from deedbox.extend.action import Action
 from deedbox.extend.connector import Connector
 from deedbox.extend.context import Context, EffectPlan
 from deedbox.extend.outcome import Abstain
+from deedbox.extend.sensitive import sensitive_paths
 from deedbox.extend.sync_context import Bridge
-from deedbox.gate.admit import judge
+from deedbox.gate.judge import judge
 from deedbox.model.failure import ActionFailure, Decision, Failure, FailureClass, classify, decide
 from deedbox.model.fingerprint import jcs, sha256
+from deedbox.model.sensitive import HIDDEN, Path, masked, texts_at
 from deedbox.model.values import short_message, storable
 from deedbox.store import alert, queue
 from deedbox.store.ids import IdSource
@@ -95,6 +97,33 @@ class Outcome:
         """Whether the attempt ended well and nothing is left to decide or to send."""
         return self.failure is None and judge(self.action, self.plans, self.abstained) == "complete"
 
+    @property
+    def ruled(self) -> bool:
+        """Whether the attempt ended well and rules decide about what it proposes."""
+        return self.failure is None and judge(self.action, self.plans, self.abstained) == "weigh"
+
+
+def _said(message: str) -> str:
+    """A sentence as it is kept and shown: without secrets and sensitive values."""
+    return short_message(telemetry.clean(message))
+
+
+def shown_of(value: Any, action: Action | None) -> Any:
+    """A result in the making as everybody may see it, and as any store can keep it."""
+    if isinstance(value, BaseModel):
+        value, paths = value.model_dump(mode="json"), sensitive_paths(type(value))
+    else:
+        paths = action.sensitive_output if action is not None else ()
+    return _texts_cleaned(masked(storable(value), paths))
+
+
+def _texts_cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return telemetry.clean(value)
+    if isinstance(value, dict):
+        return {name: _texts_cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
+    return [_texts_cleaned(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
 
 def lease_lost() -> ActionFailure:
     """What every write of an attempt raises once its lease is gone."""
@@ -112,6 +141,8 @@ class Port:
     models: Models | None
     journal: Journal
     read_timeout_s: float = 15.0
+    action: Action | None = None
+    """Whose output says what of a partial result is sensitive."""
     _last_progress: float = -1e9
     _last_step: int | None = None
     _steps: set[str] = field(default_factory=set[str])
@@ -186,7 +217,7 @@ class Port:
             telemetry.log("worker").debug("progress_dropped", step=step, total_steps=total_steps)
             return
         self._last_step, self._last_progress = step, now
-        await self._event("job.progress", {"step": step, "total_steps": total_steps, "message": short_message(message)})
+        await self._event("job.progress", {"step": step, "total_steps": total_steps, "message": _said(message)})
 
     async def _reported(self) -> int:
         if self.held.claimed.attempt == 1:
@@ -196,8 +227,7 @@ class Port:
 
     async def partial(self, value: Any) -> None:
         """Report a result in the making."""
-        shown = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        await self._event("job.partial", {"draft": True, "value": storable(shown)})
+        await self._event("job.partial", {"draft": True, "value": shown_of(value, self.action)})
 
     async def model(self, output: type[BaseModel], prompt: str, instructions: str | None) -> BaseModel:
         """Ask the configured model for a validated value."""
@@ -209,6 +239,8 @@ class Port:
             self._used(failure.identity, failure.repairs, failure.usage, failure.validation)
             raise
         self._used(call.identity, call.repairs, call.usage, call.validation)
+        telemetry.log_payload("model", "prompt", {"prompt": prompt, "instructions": instructions})
+        telemetry.log_payload("model", "answer", call.output.model_dump(mode="json"), sensitive_paths(output))
         return call.output
 
     def _used(self, identity: Mapping[str, Any], repairs: int, usage: Mapping[str, int], validation: str) -> None:
@@ -266,13 +298,17 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
     """Run the handler to its end and say how it ended. Raises CancelledError only when the attempt was stopped."""
     held, claimed = port.held, port.held.claimed
     held.life_s = action.max_runtime_s
+    port.action = action
+    _hide(action.sensitive_input, claimed.input_json)
+    if claimed.input_json and telemetry.logs_payloads():
+        telemetry.log_payload("worker", "input", json.loads(claimed.input_json), action.sensitive_input)
     bridge = Bridge()
     context = Context(claimed.job_id, claimed.attempt, claimed.tenant, port, connectors, _bridge=bridge)
     try:
         given = action.input_model.model_validate_json(claimed.input_json or "null")
         answer = await _run(action, context, given, bridge, held)
         if isinstance(answer, Abstain):
-            return Outcome(held, action, abstained=short_message(answer.reason), journal=port.journal)
+            return Outcome(held, action, abstained=_said(answer.reason), journal=port.journal)
         output = action.output_model.model_validate(answer)
         stored = storable(output.model_dump(mode="json"))
     except asyncio.CancelledError:
@@ -292,6 +328,11 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
     return await _failed(action, port, failure)
 
 
+def _hide(paths: Sequence[Path], text: str | None) -> None:
+    """From here on no sentence and no line of the log of this attempt holds what is sensitive in its input."""
+    HIDDEN.set(texts_at(json.loads(text), paths) if paths and text else ())
+
+
 async def _run(action: Action, context: Context, given: BaseModel, bridge: Bridge, held: Held) -> Any:
     if not action.threaded:
         return await action.handler(context, given)
@@ -306,6 +347,7 @@ async def _run(action: Action, context: Context, given: BaseModel, bridge: Bridg
 
 async def _failed(action: Action, port: Port, failure: Failure) -> Outcome:
     """What a failure comes to, before the job is touched."""
+    failure = replace(failure, message=_said(failure.message))
     repeated = False
     if action.on_failure.get(failure.failure_class) == "retry_once":
         try:

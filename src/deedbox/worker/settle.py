@@ -10,7 +10,10 @@ from uuid import UUID
 from prometheus_client import Counter
 
 from deedbox import telemetry
-from deedbox.gate.admit import Gate, Proposed, admit, judge
+from deedbox.gate.admit import Proposed, admit
+from deedbox.gate.deciders import Deciders, alarm
+from deedbox.gate.judge import Gate, judge, sensitive_input
+from deedbox.gate.weigh import Weighed, weigh
 from deedbox.model.values import short_message
 from deedbox.store import alert, queue
 from deedbox.store.batch import Gatherer
@@ -19,6 +22,7 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.rows import encode
 from deedbox.store.tell import Teller
 from deedbox.store.transaction import transaction
+from deedbox.worker.by_rules import asked
 from deedbox.worker.execute import Outcome
 
 LOST = "lease_lost"
@@ -61,6 +65,7 @@ class Settler:
         self._build = build
         self._gather = Gatherer(self._flush, self._single, most=500)
         self._completions = Gatherer(self._complete, self._complete_one, most=500)
+        self._deciders = Deciders()
 
     async def put(self, outcome: Outcome) -> str:
         """Wait for the commit and return the move's name, or `lease_lost` where the attempt was no longer current."""
@@ -100,11 +105,15 @@ class Settler:
         return (await self._flush([outcome]))[0]
 
     async def _flush(self, outcomes: Sequence[Outcome]) -> list[str]:
+        ruled = await asked(self._pool, outcomes)
+        let_out = False
         async with transaction(self._pool) as connection:
             locked = await queue.lock_attempts(connection, [outcome.held.fence for outcome in outcomes])
             missing = [outcome.held.fence for outcome in outcomes if outcome.held.claimed.attempt_id not in locked]
             # An answer that was lost after the commit brings an outcome here again: it was settled, and is not stale.
             settled = await queue.settled(connection, missing) if missing else {}
+            live = [one for one in ruled.values() if one.attempt_id in locked and not locked[one.attempt_id].cancel_requested]
+            weighed = await weigh(connection, live) if live else {}
             endings: list[queue.Ending] = []
             movings: list[queue.Moving] = []
             rows: list[queue.AttemptRow] = []
@@ -118,10 +127,12 @@ class Settler:
                     if attempt_id not in settled:
                         rows.append(_attempt_row(outcome, None, LOST))
                     continue
-                verdict = decide_move(outcome, row)
+                found = weighed.get(attempt_id)
+                verdict = decide_move(outcome, row, found)
                 event = verdict.event
-                if verdict.gate in ("hold", "deny"):
-                    event = event | await self._admit(connection, outcome, verdict.gate)
+                if verdict.gate is not None:
+                    event = event | await self._admit(connection, outcome, verdict.gate, found)
+                    let_out = let_out or (found is not None and any(group.lets_out for group in found.groups))
                 self._place(row.job_id, outcome, verdict, event, endings, movings)
                 rows.append(_attempt_row(outcome, row, verdict.move, verdict))
                 moves.append(verdict.move)
@@ -135,10 +146,10 @@ class Settler:
                 await queue.journal_attempts(connection, rows, worker=self._worker, build=self._build)
             if alerts:
                 await alert.open_alerts(connection, alerts)
-        self._teller.soon(jobs=[row.job_id for row in locked.values()])
+        self._teller.soon(jobs=[row.job_id for row in locked.values()], outbox=let_out)
         return moves
 
-    async def _admit(self, connection: Connection, outcome: Outcome, gate: Gate) -> dict[str, Any]:
+    async def _admit(self, connection: Connection, outcome: Outcome, gate: Gate, weighed: Weighed | None) -> dict[str, Any]:
         claimed = outcome.held.claimed
         proposed = Proposed(
             job_id=claimed.job_id,
@@ -153,10 +164,22 @@ class Settler:
                 "validation": outcome.journal.validation,
                 "repairs": outcome.journal.repairs,
                 "models": outcome.journal.models,
+                "sensitive": sensitive_input(outcome.action, claimed.input_json),
             },
         )
-        approvals = await admit(connection, self._ids, proposed, outcome=gate)
-        return {"approvals": [str(approval) for approval in approvals]}
+        groups = None if weighed is None else weighed.groups
+        approvals = await admit(connection, self._ids, proposed, outcome=gate, verdicts=groups)
+        if approvals:
+            missing = await self._deciders.missing(
+                connection,
+                claimed.tenant,
+                outcome.action.name,
+                audience=outcome.action.approvers,
+                quorum=outcome.action.policy.quorum,
+            )
+            if missing is not None:
+                await alarm(connection, alert_id=self._ids.new(), job_id=claimed.job_id, message=missing)
+        return {"approvals": [str(approval) for approval in approvals]} if approvals or groups is None else {}
 
     def _place(
         self,
@@ -186,21 +209,10 @@ class Settler:
         )
 
 
-def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR0911 -- one return per move
-    """The one place where an outcome turns into a move of the job."""
+def decide_move(outcome: Outcome, row: queue.Locked, weighed: Weighed | None = None) -> _Verdict:
+    """The one place where an outcome turns into a move of the job; `weighed` is what became of it where rules decide."""
     if outcome.failure is None:
-        gate = judge(outcome.action, outcome.plans, outcome.abstained)
-        if gate == "complete":
-            return _Verdict("complete", "job.completed", _completed(outcome.action.title), "completed", ends=True)
-        if row.cancel_requested:
-            return _canceled()
-        if gate == "hold":
-            return _Verdict(
-                "hold", "job.awaiting_human", {"effects": len(outcome.plans)}, "awaiting_human", ends=False, gate=gate
-            )
-        if gate == "deny":
-            return _failed("fail", "denied", "policy_denied", "The policy does not let this action act.", gate=gate)
-        return _failed("fail", "rejected_output", "abstained", outcome.abstained or "The action abstained.")
+        return _decide_proposal(outcome, row, weighed)
     failure = outcome.failure
     if row.cancel_requested or failure.failure_class == "canceled":
         return _canceled()
@@ -234,6 +246,23 @@ def decide_move(outcome: Outcome, row: queue.Locked) -> _Verdict:  # noqa: PLR09
         "next_attempt_in_ms": round(wait * 1000),
     }
     return _Verdict("back_off", "job.retrying", event, "queued", False, wait, failure.failure_class, failure.code, message)
+
+
+def _decide_proposal(outcome: Outcome, row: queue.Locked, weighed: Weighed | None) -> _Verdict:
+    gate = judge(outcome.action, outcome.plans, outcome.abstained) if weighed is None else weighed.gate
+    if gate == "complete":
+        return _Verdict("complete", "job.completed", _completed(outcome.action.title), "completed", ends=True)
+    if row.cancel_requested:
+        return _canceled()
+    if gate == "hold":
+        return _Verdict("hold", "job.awaiting_human", {"effects": len(outcome.plans)}, "awaiting_human", ends=False, gate=gate)
+    if gate == "authorize":
+        return _Verdict("authorize", "job.dispatching", {}, "dispatching", ends=False, gate=gate)
+    if gate == "deny":
+        groups = () if weighed is None else weighed.groups
+        by = next((f" ({group.rule})" for group in groups if group.decision == "deny"), "")
+        return _failed("fail", "denied", "policy_denied", f"The policy does not let this action act{by}.", gate=gate)
+    return _failed("fail", "rejected_output", "abstained", outcome.abstained or "The action abstained.")
 
 
 def _completed(title: str) -> dict[str, Any]:

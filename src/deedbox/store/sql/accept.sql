@@ -1,5 +1,6 @@
 -- name: accept
--- Insert every key that is new, and for those alone the job, its payload, its queue row, and its first event; the call is journalled in the job.
+-- Insert every key that is new, and for those alone the job, its payload, its queue row in the state given, and its first event; the
+-- call is journalled in the job.
 -- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock. The time to wait for a
 -- rival's lock is set for this one transaction, before the first row is inserted.
 WITH input AS (
@@ -9,7 +10,8 @@ WITH input AS (
              tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
              key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
              lane_id bigint, priority smallint, run_at timestamptz, deadline timestamptz, deadline_s float8, attempts integer,
-             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid
+             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid, through uuid,
+             data_subject text
          )
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
@@ -21,21 +23,24 @@ WITH input AS (
     SELECT input.* FROM input JOIN new USING (job_id)
 ), j AS (
     INSERT INTO deedbox.job (job_id, tenant, action, action_version, idempotency_key, key_sha256, key_source, subject, role,
-                             source, caller_run, trace, callback, replaces, parent_job_id, created_at)
+                             source, caller_run, trace, callback, replaces, parent_job_id, through, data_subject, created_at)
     SELECT job_id, tenant, action, version, key, key_sha256, key_source, subject, role, source, caller_run, trace, callback,
-           replaces, parent_job_id, deedbox.clock()
+           replaces, parent_job_id, through, data_subject, deedbox.clock()
     FROM fresh
 ), p AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
-    SELECT job_id, lane_id, 'queued', coalesce(run_at <= deedbox.clock(), true), priority, version,
+    SELECT job_id, lane_id, %(state)s::text, coalesce(run_at <= deedbox.clock(), true), priority, version,
            coalesce(run_at, deedbox.clock()), least(deadline, deedbox.clock() + make_interval(secs => deadline_s)),
            attempts, 1
     FROM fresh
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
-    SELECT job_id, 1, event_id, 'job.queued', 1, deedbox.clock(), '{}' FROM fresh
+    SELECT job_id, 1, event_id, %(event_type)s::text, 1, deedbox.clock(), %(event)s::jsonb FROM fresh
+), c AS (
+    INSERT INTO deedbox.callback (job_id, tenant, action, target)
+    SELECT job_id, tenant, action, callback FROM fresh WHERE callback IS NOT NULL
 )
 SELECT job_id FROM new
 
@@ -85,19 +90,25 @@ SELECT count(*) FROM (
 -- name: journal_call
 -- A call that stored no job: a replay, a conflict or a refusal.
 INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace,
-                          caller_run, status, error_code)
+                          caller_run, status, error_code, through)
 SELECT call_id, deedbox.clock(), tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace, caller_run,
-       status, error_code
+       status, error_code, through
 FROM json_to_recordset(%(calls)s::json) AS c (
     call_id uuid, tenant text, subject uuid, role text, source text, action text, job_id uuid, key_sha256 bytea,
-    input_sha256 bytea, trace text, caller_run text, status text, error_code text
+    input_sha256 bytea, trace text, caller_run text, status text, error_code text, through uuid
 )
 
 -- name: parent
--- Whom a job runs for, with the roles of today.
-SELECT j.subject, p.name, p.kind, p.disabled_at IS NOT NULL, j.trace,
-       (SELECT coalesce(array_agg(g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = j.subject)
+-- Whom a job runs for, with the roles and rights of today. Where a service asked for a person, both must be there and what
+-- counts is what both hold.
+SELECT j.subject, p.name, p.kind, p.disabled_at IS NOT NULL OR s.disabled_at IS NOT NULL, j.trace,
+       ARRAY(SELECT g.role FROM deedbox."grant" g WHERE g.principal_id = j.subject
+             AND (j.through IS NULL OR g.role IN (SELECT o.role FROM deedbox."grant" o WHERE o.principal_id = j.through))),
+       ARRAY(SELECT v.verb FROM unnest(deedbox.verbs_of(j.subject)) AS v (verb)
+             WHERE j.through IS NULL OR v.verb = ANY (deedbox.verbs_of(j.through))),
+       s.principal_id, s.name
 FROM deedbox.job j JOIN deedbox.principal p ON p.principal_id = j.subject
+LEFT JOIN deedbox.principal s ON s.principal_id = j.through
 WHERE j.job_id = %(job_id)s AND j.tenant = %(tenant)s
 
 -- name: bound_to

@@ -1,8 +1,8 @@
 -- name: add_person
 -- Make a person with a password and roles. Returns the id, or nothing when the name is taken or the tenant is unknown.
 WITH made AS (
-    INSERT INTO deedbox.principal (principal_id, tenant, kind, name, password_hash)
-    SELECT %(principal_id)s, tenant, 'person', %(name)s, %(password_hash)s FROM deedbox.tenant WHERE tenant = %(tenant)s
+    INSERT INTO deedbox.principal (principal_id, tenant, kind, name, password_hash, email)
+    SELECT %(principal_id)s, tenant, 'person', %(name)s, %(password_hash)s, %(email)s FROM deedbox.tenant WHERE tenant = %(tenant)s
     ON CONFLICT (tenant, name) DO NOTHING
     RETURNING principal_id
 ), granted AS (
@@ -50,13 +50,13 @@ WITH back AS (
 SELECT principal_id, kind FROM back
 
 -- name: grant_roles
--- Give roles to the principal of that name, disabled or not. Returns those it did not have.
+-- Give roles to the principal of that name, disabled or not. Returns those it did not have, or had from a provider's group alone.
 WITH whose AS (
     SELECT principal_id, kind FROM deedbox.principal WHERE tenant = %(tenant)s AND name = %(name)s
 ), given AS (
     INSERT INTO deedbox."grant" (principal_id, role)
     SELECT whose.principal_id, role FROM whose CROSS JOIN unnest(%(roles)s::text[]) AS r (role)
-    ON CONFLICT (principal_id, role) DO NOTHING
+    ON CONFLICT (principal_id, role) DO UPDATE SET source = 'local' WHERE "grant".source <> 'local'
     RETURNING role
 )
 SELECT principal_id, kind, (SELECT coalesce(array_agg(role ORDER BY role), '{}') FROM given) FROM whose
@@ -72,10 +72,17 @@ WITH whose AS (
 )
 SELECT principal_id, kind, (SELECT coalesce(array_agg(role ORDER BY role), '{}') FROM taken) FROM whose
 
+-- name: set_email
+-- Where a person is written to, or nowhere. Nothing for a name that no person has.
+UPDATE deedbox.principal SET email = %(email)s
+WHERE tenant = %(tenant)s AND name = %(name)s AND kind = 'person'
+RETURNING principal_id, kind
+
 -- name: named
--- The living principal of that name with its kind, its password hash (people only) and its roles.
+-- The living principal of that name with its kind, its password hash (people only), its roles and what they may do.
 SELECT p.principal_id, p.kind, p.password_hash,
-       (SELECT coalesce(array_agg(g.role ORDER BY g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = p.principal_id)
+       (SELECT coalesce(array_agg(g.role ORDER BY g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = p.principal_id),
+       deedbox.verbs_of(p.principal_id)
 FROM deedbox.principal p
 WHERE p.tenant = %(tenant)s AND p.name = %(name)s AND p.disabled_at IS NULL
 
@@ -84,63 +91,25 @@ WHERE p.tenant = %(tenant)s AND p.name = %(name)s AND p.disabled_at IS NULL
 UPDATE deedbox.principal SET password_hash = %(new_hash)s
 WHERE principal_id = %(principal_id)s AND password_hash = %(old_hash)s
 
--- name: add_key
--- Keep the hash of a new key of a service; `expires_s` counts from the database's clock.
-INSERT INTO deedbox.api_key (key_sha256, key_id, tenant, principal_id, kind, label, expires_at)
-VALUES (%(key_sha256)s, %(key_id)s, %(tenant)s, %(principal_id)s, 'service', %(label)s,
-        deedbox.clock() + make_interval(secs => %(expires_s)s::float8))
-
--- name: keys
--- The keys of a tenant, newest first, without anything that opens a door.
-SELECT k.key_id, p.name, k.label, k.created_at, k.expires_at, k.last_used_at, k.revoked_at
-FROM deedbox.api_key k JOIN deedbox.principal p USING (principal_id)
-WHERE k.tenant = %(tenant)s
-ORDER BY k.created_at DESC, k.key_id DESC
-
--- name: revoke_key
--- End a key of the tenant at once. Returns its service's name and its label when it was alive.
-UPDATE deedbox.api_key k SET revoked_at = deedbox.clock()
-FROM deedbox.principal p
-WHERE p.principal_id = k.principal_id AND k.tenant = %(tenant)s AND k.key_id = %(key_id)s AND k.revoked_at IS NULL
-RETURNING p.name, k.label
-
--- name: resolve_key
--- Who holds this key: alive, not expired, of a service that is not disabled. The last use is noted at most once a minute.
--- Form and personal keys carry less than their principal's roles, so they are not answered here.
-WITH found AS (
-    SELECT k.key_sha256, k.last_used_at, p.principal_id, p.tenant, p.name
-    FROM deedbox.api_key k JOIN deedbox.principal p ON p.principal_id = k.principal_id AND p.tenant = k.tenant
-    WHERE k.key_sha256 = %(key_sha256)s AND k.kind = 'service' AND p.kind = 'service'
-      AND k.revoked_at IS NULL AND p.disabled_at IS NULL
-      AND (k.expires_at IS NULL OR k.expires_at > deedbox.clock())
-), used AS (
-    UPDATE deedbox.api_key k SET last_used_at = deedbox.clock()
-    FROM found
-    WHERE k.key_sha256 = found.key_sha256
-      AND (found.last_used_at IS NULL OR found.last_used_at < deedbox.clock() - interval '1 minute')
-)
-SELECT principal_id, tenant, name,
-       (SELECT coalesce(array_agg(g.role ORDER BY g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = found.principal_id)
-FROM found
-
 -- name: open_session
 -- Open a session of a person and end the one it replaces, so that a session id never survives a login. Returns whether that
--- one was open.
+-- one was open. When the person proved who it is stays null where nobody knows.
 WITH ended AS (
     UPDATE deedbox.session SET revoked_at = deedbox.clock()
     WHERE session_sha256 = %(replaces)s::bytea AND revoked_at IS NULL
     RETURNING true
 )
-INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, expires_at)
+INSERT INTO deedbox.session (session_sha256, principal_id, method, csrf_sha256, expires_at, authenticated_at, peer)
 VALUES (%(session_sha256)s, %(principal_id)s, %(method)s, %(csrf_sha256)s,
-        deedbox.clock() + make_interval(secs => %(absolute_s)s::float8))
+        deedbox.clock() + make_interval(secs => %(absolute_s)s::float8),
+        deedbox.clock() - make_interval(secs => %(authenticated_s_ago)s::float8), %(peer)s)
 RETURNING EXISTS (SELECT FROM ended)
 
 -- name: session
 -- Who this session belongs to: neither ended, idle nor too old, of a person of the tenant who is not disabled. Being seen is
 -- noted at most once a minute, so that looking at a page again writes nothing.
 WITH found AS (
-    SELECT s.session_sha256, s.seen_at, s.csrf_sha256, p.principal_id, p.tenant, p.name
+    SELECT s.session_sha256, s.seen_at, s.csrf_sha256, s.session_id, s.method, s.authenticated_at, p.principal_id, p.tenant, p.name
     FROM deedbox.session s JOIN deedbox.principal p USING (principal_id)
     WHERE s.session_sha256 = %(session_sha256)s AND s.revoked_at IS NULL
       AND s.expires_at > deedbox.clock() AND s.seen_at > deedbox.clock() - make_interval(secs => %(idle_s)s::float8)
@@ -152,7 +121,9 @@ WITH found AS (
 )
 SELECT principal_id, tenant, name,
        (SELECT coalesce(array_agg(g.role ORDER BY g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = found.principal_id),
-       csrf_sha256
+       csrf_sha256, deedbox.verbs_of(principal_id), session_id, method,
+       -- Not `greatest` alone: it passes over a null, and what nobody knows would count as now.
+       CASE WHEN authenticated_at IS NOT NULL THEN greatest(0, extract(epoch FROM deedbox.clock() - authenticated_at)) END::float8
 FROM found
 
 -- name: close_session
@@ -163,11 +134,20 @@ WHERE p.principal_id = s.principal_id AND s.session_sha256 = %(session_sha256)s 
 RETURNING p.principal_id, p.tenant, p.name
 
 -- name: close_sessions
--- End every open session of a person. Returns one row per session that was open.
+-- End the open sessions of a person, or the one of them that is named. Returns one row per session that was open.
 UPDATE deedbox.session s SET revoked_at = deedbox.clock()
 FROM deedbox.principal p
 WHERE p.principal_id = s.principal_id AND p.tenant = %(tenant)s AND p.name = %(name)s AND s.revoked_at IS NULL
+    AND (%(session_id)s::uuid IS NULL OR s.session_id = %(session_id)s)
 RETURNING p.principal_id
+
+-- name: sessions
+-- The living sessions of a person, the newest first, without anything that opens a door.
+SELECT s.session_id, s.method, s.created_at, s.authenticated_at, s.seen_at, s.expires_at, s.peer
+FROM deedbox.session s JOIN deedbox.principal p USING (principal_id)
+WHERE p.tenant = %(tenant)s AND p.name = %(name)s AND s.revoked_at IS NULL AND s.expires_at > deedbox.clock()
+    AND s.seen_at > deedbox.clock() - make_interval(secs => %(idle_s)s::float8)
+ORDER BY s.created_at DESC, s.session_id
 
 -- name: link
 -- What the holder of a link may know before login: the action, who asks, until when, and how it stands; never what it says or

@@ -12,28 +12,57 @@ LEFT JOIN deedbox.proposal p ON p.job_id = a.job_id AND p.proposal_id = a.propos
 LEFT JOIN deedbox.queue q ON q.job_id = a.job_id
 WHERE a.approval_id = %(approval_id)s AND a.tenant = %(tenant)s
 
--- name: effects
--- The exact effects of a group, in order; one whose content was pruned has an empty payload.
-SELECT connector, target, slot, summary, coalesce(body, '{"payload":{}}'::bytea) FROM deedbox.proposal_effect
-WHERE job_id = %(job_id)s AND proposal_id = %(proposal_id)s AND group_name = %(group_name)s ORDER BY position
-
 -- name: votes
--- Who voted, first to last.
-SELECT p.name, v.decision, v.voted_at FROM deedbox.vote v JOIN deedbox.principal p USING (principal_id)
+-- Who voted, first to last, and whose say it was where that was another's.
+SELECT p.name, v.decision, v.voted_at, f.name
+FROM deedbox.vote v JOIN deedbox.principal p USING (principal_id)
+LEFT JOIN deedbox.principal f ON f.principal_id = v.for_principal
 WHERE v.approval_id = %(approval_id)s ORDER BY v.voted_at
 
 -- name: documents
 -- The uploads a job carries.
 SELECT document_id, name FROM deedbox.job_document WHERE job_id = %(job_id)s ORDER BY document_id
 
+-- name: held_input
+-- What an approval is about and which rule asked for it; with the arguments of the job where they are what it is about.
+SELECT a.purpose, a.rule, CASE a.purpose WHEN 'input' THEN p.input END
+FROM deedbox.approval a LEFT JOIN deedbox.job_payload p ON p.job_id = a.job_id
+WHERE a.approval_id = %(approval_id)s
+
+-- name: announced
+-- Effects of a tenant that a verdict lets out when their window has passed, the next to leave first.
+SELECT e.effect_id, e.job_id, e.action, p.summary, e.connector, e.target, e.slot, v.opens_at,
+       extract(epoch FROM v.opens_at - deedbox.clock())::float8, v.rule, s.name, j.subject
+FROM deedbox.effect e
+JOIN deedbox.verdict v ON v.verdict_id = e.verdict_id
+JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
+JOIN deedbox.job j ON j.job_id = e.job_id
+LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
+WHERE e.state IN ({{effect.cancel}}) AND e.not_before > deedbox.clock() AND v.opens_at > deedbox.clock() AND e.tenant = %(tenant)s
+ORDER BY e.not_before, e.effect_id LIMIT %(limit)s
+
 -- name: inbox
--- What waits for people of a tenant, the nearest deadline first.
+-- What waits for people of a tenant, the nearest deadline first, with all that says whether this person may decide it.
 SELECT a.approval_id, a.action, j.action_version, s.name, a.expires_at, extract(epoch FROM a.expires_at - deedbox.clock())::float8,
-       a.audience, a.quorum, (SELECT count(*) FROM deedbox.vote v WHERE v.approval_id = a.approval_id), j.subject,
-       (SELECT coalesce(array_agg(e.summary ORDER BY e.position), '{}') FROM deedbox.proposal_effect e
-        WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name)
+       a.audience, a.quorum, j.subject, a.consequence, a.required_role, a.editors, a.policy_version, a.digest, a.purpose,
+       ARRAY (SELECT v.principal_id FROM deedbox.vote v WHERE v.approval_id = a.approval_id),
+       ARRAY (SELECT coalesce(v.for_principal, v.principal_id) FROM deedbox.vote v WHERE v.approval_id = a.approval_id),
+       CASE a.purpose WHEN 'input' THEN ARRAY ['Runs ' || replace(a.action, '_', ' ') || ' with what was asked for.']
+       ELSE (SELECT coalesce(array_agg(e.summary ORDER BY e.position), '{}') FROM deedbox.proposal_effect e
+             WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name) END
 FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
 LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
 WHERE a.tenant = %(tenant)s AND a.state = 'pending' AND a.expires_at > deedbox.clock()
 ORDER BY a.expires_at, a.approval_id LIMIT %(limit)s
+
+-- name: handed
+-- The says that are handed to a person at this moment, in one approval or in all, with their holders' roles.
+SELECT d.approval_id, jsonb_build_object(
+           'holder', h.principal_id, 'name', h.name, 'over', false, 'ends', d.until,
+           'roles', ARRAY (SELECT g.role FROM deedbox."grant" g WHERE g.principal_id = h.principal_id))
+FROM deedbox.delegation d
+JOIN deedbox.principal h ON h.principal_id = d.from_principal AND h.disabled_at IS NULL
+WHERE d.to_principal = %(principal_id)s AND d.tenant = %(tenant)s AND d.withdrawn_at IS NULL
+    AND coalesce(d.until > deedbox.clock(), true)
+ORDER BY d.delegation_id DESC LIMIT %(limit)s

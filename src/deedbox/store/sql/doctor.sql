@@ -13,7 +13,7 @@ SELECT p.name, p.kind,
        (SELECT coalesce(array_agg(g.role ORDER BY g.role), '{}') FROM deedbox."grant" g WHERE g.principal_id = p.principal_id),
        (SELECT count(*) FROM deedbox.api_key k WHERE k.principal_id = p.principal_id AND k.revoked_at IS NULL
             AND (k.expires_at IS NULL OR k.expires_at > deedbox.clock())),
-       p.created_at, p.disabled_at
+       p.created_at, p.disabled_at, p.email, deedbox.verbs_of(p.principal_id)
 FROM deedbox.principal p WHERE p.tenant = %(tenant)s ORDER BY p.kind, p.name
 
 -- name: figures

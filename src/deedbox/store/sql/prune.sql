@@ -134,8 +134,8 @@ WHERE d.tenant = u.tenant AND d.sha256 = u.sha256
     AND NOT EXISTS (SELECT FROM deedbox.job_document jd WHERE jd.tenant = d.tenant AND jd.sha256 = d.sha256)
 
 -- name: parked
--- Parked jobs that nobody took up for as long as their action keeps contents, by id from a cursor on.
-SELECT q.job_id
+-- Parked jobs that nobody took up for as long as their action keeps contents, by id from a cursor on, each with its tenant.
+SELECT q.job_id, l.tenant
 FROM deedbox.queue q
 JOIN deedbox.lane l ON l.lane_id = q.lane_id
 LEFT JOIN json_to_recordset(%(keeps)s::json) AS k (action text, keep_s float8) ON k.action = l.action
@@ -183,6 +183,11 @@ DELETE FROM deedbox.vote WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM
 -- name: forget_tokens
 -- Remove the links to these jobs' approvals.
 DELETE FROM deedbox.approval_token
+WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
+
+-- name: forget_delegations
+-- Remove the says that were handed on in these jobs' approvals; those for all until a moment stay.
+DELETE FROM deedbox.delegation
 WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
 
 -- name: forget_approvals

@@ -25,7 +25,8 @@ WHERE j.job_id = %(job_id)s
 
 -- name: repeats
 -- Effects of an approval's group that the job it replaces has done already, or may have done: same connector, target and slot.
-SELECT now.slot, was.state, was.effect_id
+SELECT now.slot, was.state, was.effect_id, (
+    SELECT provider_id FROM deedbox.receipt WHERE job_id = was.job_id AND effect_id = was.effect_id ORDER BY receipt_id LIMIT 1)
 FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
 JOIN deedbox.proposal_effect now ON now.proposal_id = a.proposal_id AND now.job_id = a.job_id AND now.group_name = a.group_name
@@ -33,3 +34,17 @@ JOIN deedbox.effect was ON was.job_id = j.replaces AND was.connector = now.conne
     AND was.slot = now.slot AND (was.state IN ('sending', 'unknown', 'completed') OR was.doubtful)
 WHERE a.approval_id = %(approval_id)s
 ORDER BY now.position
+
+-- name: before
+-- The effects of the job that a job replaces, each with its first receipt; one row without an effect where it had none.
+SELECT o.job_id, coalesce(q.state, r.state, 'gone'), e.slot, e.connector, e.target, e.state, c.provider_id, c.stored_at
+FROM deedbox.job j
+JOIN LATERAL (SELECT job_id FROM deedbox.job WHERE job_id = j.replaces LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.queue WHERE job_id = o.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = o.job_id LIMIT 1) AS r ON true
+LEFT JOIN deedbox.effect e ON e.job_id = o.job_id AND e.kind = 'act'
+LEFT JOIN LATERAL (
+    SELECT provider_id, stored_at FROM deedbox.receipt
+    WHERE job_id = e.job_id AND effect_id = e.effect_id ORDER BY receipt_id LIMIT 1
+) AS c ON true
+WHERE j.job_id = %(job_id)s ORDER BY e.effect_id

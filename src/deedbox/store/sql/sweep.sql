@@ -12,6 +12,8 @@ SELECT EXISTS (SELECT FROM deedbox.queue WHERE state IN ({{job.rescue}}) AND lea
        OR coalesce((SELECT true FROM deedbox.effect WHERE state IN ({{effect.expire}}) AND (after_slot IS NOT NULL OR doubtful)
                     ORDER BY effect_id LIMIT 1), false),
        EXISTS (SELECT FROM deedbox.queue WHERE state = 'dispatching'),
+       coalesce((SELECT alarm_at FROM deedbox.effect WHERE state IN ({{effect.confirm}}) AND alarm_at IS NOT NULL
+                 ORDER BY alarm_at LIMIT 1) <= deedbox.clock() - make_interval(secs => %(remind_after_s)s), false),
        (SELECT greatest(0, extract(epoch FROM run_at - deedbox.clock()))::float8 FROM deedbox.queue
         WHERE state = 'queued' AND NOT due ORDER BY run_at LIMIT 1)
 
@@ -23,8 +25,7 @@ ORDER BY job_id LIMIT %(limit)s
 
 -- name: rescue
 -- Take back jobs whose lease ran out, in order behind the one given and bounded: queued again where attempts are left, else
--- parked; canceled where that was asked. The dead attempt is journalled and counts. A person is told of what was given up, and
--- of a job that was taken over for the third time in one round: it may be what kills its workers.
+-- parked; canceled where that was asked. The dead attempt is journalled and counts. Returns how often each was taken over.
 WITH lost AS (
     SELECT job_id, attempt_id, attempt, attempts_allowed, round, worker, started_at, cancel_requested
     FROM deedbox.queue
@@ -65,18 +66,8 @@ WITH lost AS (
            || CASE ids.move WHEN 'rescue' THEN jsonb_build_object('next_attempt_in_ms', 0)
                             WHEN 'give_up' THEN jsonb_build_object('retryable', true) ELSE '{}' END
     FROM ids LEFT JOIN kept USING (job_id) LEFT JOIN gone USING (job_id)
-), told AS (
-    INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, message)
-    SELECT gen_random_uuid(), j.tenant, c.cause, ids.job_id, c.message
-    FROM ids JOIN kept USING (job_id)
-    CROSS JOIN LATERAL (VALUES
-        (ids.move = 'give_up', 'given_up', 'Its worker was lost, and no attempt is left.'),
-        (kept.takeovers >= 3, 'taken_over_repeatedly', 'It was taken over from lost workers again and again.')
-    ) AS c (holds, cause, message)
-    CROSS JOIN LATERAL (SELECT tenant FROM deedbox.job WHERE job_id = ids.job_id LIMIT 1) AS j
-    WHERE c.holds ON CONFLICT DO NOTHING
 )
-SELECT job_id, move FROM ids
+SELECT ids.job_id, ids.move, coalesce(kept.takeovers, 0) FROM ids LEFT JOIN kept USING (job_id)
 
 -- name: promote
 -- Make due what was waiting for its time, in order and bounded.

@@ -31,11 +31,11 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
-       j.parent_job_id, q.deadline, r.pruned_at
+       j.parent_job_id, q.deadline, r.pruned_at, j.subject
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 
 -- name: pulse
@@ -44,7 +44,7 @@ SELECT coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq)
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 
 -- name: events
@@ -58,7 +58,7 @@ LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1)
 LEFT JOIN LATERAL (
     SELECT * FROM deedbox.event WHERE job_id = j.job_id AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 ) AS e ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
     AND coalesce(q.state, r.state) IS NOT NULL
 ORDER BY e.seq
 
@@ -69,7 +69,7 @@ FROM deedbox.job_document d
 JOIN deedbox.job j ON j.job_id = d.job_id
 JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
 WHERE d.document_id = %(document_id)s AND d.tenant = %(tenant)s AND j.tenant = %(tenant)s
-    AND (j.subject = %(subject)s OR %(sees_all)s)
+    AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
 
 -- name: jobs
 -- A page of the jobs of a tenant, newest first, below a key. A filter that is null lets everything pass.
@@ -98,7 +98,7 @@ SELECT j.job_id, j.action, coalesce(q.state, r.state), coalesce(q.round, r.round
        j.created_at, greatest(q.updated_at, r.ended_at), p.name, j.source, j.caller_run
 FROM (
     SELECT * FROM deedbox.job
-    WHERE tenant = %(tenant)s AND subject = %(subject)s
+    WHERE tenant = %(tenant)s AND subject = %(subject)s AND (%(through)s::uuid IS NULL OR through = %(through)s)
         AND job_id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     ORDER BY job_id DESC
     OFFSET 0
@@ -117,13 +117,15 @@ ORDER BY j.job_id DESC LIMIT %(limit)s
 -- Everything that is kept about one job in the order it happened, from the call to the receipts. Replays come as one line.
 WITH j AS (
     SELECT job_id FROM deedbox.job
-    WHERE job_id = %(job_id)s AND tenant = %(tenant)s AND (subject = %(subject)s OR %(sees_all)s)
+    WHERE job_id = %(job_id)s AND tenant = %(tenant)s
+        AND (subject = %(subject)s AND (%(through)s::uuid IS NULL OR through = %(through)s) OR %(sees_all)s)
 )
 SELECT at, kind, what, detail FROM (
     SELECT c.called_at AS at, 0 AS rank, 0::bigint AS n, 'call' AS kind, c.status AS what,
-           jsonb_build_object('call_id', c.call_id, 'by', p.name, 'role', c.role, 'source', c.source, 'caller_run', c.caller_run,
+           jsonb_build_object('call_id', c.call_id, 'by', p.name, 'through', s.name, 'role', c.role, 'source', c.source, 'caller_run', c.caller_run,
                               'trace', c.trace) AS detail
     FROM j JOIN deedbox.every_call c USING (job_id) LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
+    LEFT JOIN deedbox.principal s ON s.principal_id = c.through
     WHERE c.status <> 'replayed'
     UNION ALL
     SELECT min(c.called_at), 1, 0, 'call', 'replayed', jsonb_build_object('count', count(*), 'last_at', max(c.called_at))

@@ -1,0 +1,86 @@
+-- name: find
+-- The jobs that somebody may see and means by a word: the id of a job, an effect or an approval, the key of a call, the caller's
+-- own run, or what a provider calls the thing. Each with what the word is, and the effect where it names one.
+WITH named AS (
+    SELECT job_id, 'job' AS found_as, NULL::uuid AS effect_id FROM deedbox.job WHERE job_id = %(id)s
+    UNION ALL
+    SELECT job_id, 'effect', effect_id FROM deedbox.effect WHERE effect_id = %(id)s
+    UNION ALL
+    SELECT job_id, 'approval', NULL FROM deedbox.approval WHERE approval_id = %(id)s
+    UNION ALL
+    SELECT job_id, 'provider', effect_id FROM deedbox.receipt WHERE provider_id = %(what)s
+    UNION ALL
+    SELECT job_id, 'caller_run', NULL FROM deedbox.job WHERE tenant = %(tenant)s AND caller_run = %(what)s
+    UNION ALL
+    SELECT i.job_id, 'key', NULL
+    FROM (SELECT DISTINCT action FROM deedbox.lane WHERE tenant = %(tenant)s) AS known
+    CROSS JOIN LATERAL (
+        SELECT job_id FROM deedbox.idempotency
+        WHERE tenant = %(tenant)s AND action = known.action AND key_sha256 = %(key_sha256)s LIMIT 1
+    ) AS i
+)
+SELECT DISTINCT ON (n.job_id, n.effect_id) n.job_id, n.found_as, n.effect_id
+FROM named n
+CROSS JOIN LATERAL (SELECT tenant, subject FROM deedbox.job WHERE job_id = n.job_id LIMIT 1) AS j
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s OR %(sees_all)s)
+ORDER BY n.job_id DESC, n.effect_id, n.found_as LIMIT %(limit)s
+
+-- name: request
+-- Who asked for a job, by which call, and where it stands.
+SELECT j.job_id, j.action, j.action_version AS version, j.idempotency_key AS key, encode(j.key_sha256, 'hex') AS key_sha256,
+       j.key_source, p.name AS asked_by, p.kind AS asked_by_kind, j.role, j.source, j.caller_run, j.trace, j.created_at,
+       coalesce(q.state, r.state) AS state, coalesce(q.round, r.round) AS round, r.ended_at, r.code,
+       j.parent_job_id, j.replaces, coalesce(i.erased, false) AS erased,
+       (SELECT count(*) FROM deedbox.call c WHERE c.job_id = j.job_id AND c.status = 'replayed') AS replays
+FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+LEFT JOIN deedbox.idempotency i ON i.tenant = j.tenant AND i.action = j.action AND i.key_sha256 = j.key_sha256
+LEFT JOIN deedbox.principal p ON p.principal_id = j.subject
+
+-- name: key
+-- What a key is bound to, and whether its job is one that the reader may see; NULL where the job's own records are gone.
+SELECT i.job_id, i.erased, i.final_state, i.created_at, i.expires_at,
+       CASE WHEN j.job_id IS NOT NULL THEN j.subject = %(subject)s OR %(sees_all)s END
+FROM deedbox.idempotency i
+LEFT JOIN LATERAL (SELECT job_id, subject FROM deedbox.job WHERE job_id = i.job_id LIMIT 1) AS j ON true
+WHERE i.tenant = %(tenant)s AND i.action = %(action)s AND i.key_sha256 = %(key_sha256)s
+
+-- name: effects
+-- The acts of a job, or one of them, with what authorised each and what is known of it from providers, look-ups and people.
+SELECT e.effect_id, e.connector, e.target, e.slot, e.state, e.attempt AS sendings, e.first_sent_at, e.updated_at, e.not_before,
+       e.code, e.message, e.approval_id, e.verdict_id,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('provider_id', c.provider_id, 'source', c.source, 'by', p.name,
+            'stored_at', c.stored_at) ORDER BY c.receipt_id), '[]')
+        FROM deedbox.receipt c LEFT JOIN deedbox.principal p ON p.principal_id = c.by_principal
+        WHERE c.job_id = e.job_id AND c.effect_id = e.effect_id) AS receipts
+FROM deedbox.effect e
+WHERE e.job_id = %(job_id)s AND e.kind = 'act' AND (%(effect_id)s::uuid IS NULL OR e.effect_id = %(effect_id)s)
+ORDER BY e.effect_id
+
+-- name: approvals
+-- The approvals of a job, or the one that authorised an effect, with every vote.
+SELECT a.approval_id, a.purpose, a.group_name AS "group", a.state, d.name AS decided_by, a.decided_how, a.decided_at, a.reason,
+       a.rule, a.policy_version, encode(a.digest, 'hex') AS digest, a.requested_at, a.expires_at, a.quorum, a.audience,
+       (SELECT coalesce(jsonb_agg(jsonb_build_object('by', p.name, 'decision', v.decision, 'how', v.how, 'at', v.voted_at)
+            ORDER BY v.voted_at), '[]')
+        FROM deedbox.vote v LEFT JOIN deedbox.principal p USING (principal_id) WHERE v.approval_id = a.approval_id) AS votes
+FROM deedbox.approval a LEFT JOIN deedbox.principal d ON d.principal_id = a.decided_by
+WHERE a.job_id = %(job_id)s AND (%(effect_id)s::uuid IS NULL OR a.approval_id = (
+    SELECT approval_id FROM deedbox.effect WHERE effect_id = %(effect_id)s))
+ORDER BY a.approval_id
+
+-- name: verdicts
+-- What the policy said of a job's groups, where that and no person authorised or refused them.
+SELECT v.verdict_id, v.group_name AS "group", v.decision, v.rule, v.policy_version, v.decided_at
+FROM deedbox.verdict v
+WHERE v.job_id = %(job_id)s AND v.decision <> 'hold' AND (%(effect_id)s::uuid IS NULL OR v.verdict_id = (
+    SELECT verdict_id FROM deedbox.effect WHERE effect_id = %(effect_id)s))
+ORDER BY v.verdict_id
+
+-- name: attempts
+-- The attempts of a job that ended, with the models each asked, and whether what was proposed came from it.
+SELECT a.attempt_id, a.attempt, a.round, a.move, a.build, a.ended_at, a.model AS models, a.prompt_version, a.validation, a.repairs,
+       EXISTS (SELECT FROM deedbox.proposal p WHERE p.job_id = a.job_id AND p.attempt_id = a.attempt_id) AS proposed
+FROM deedbox.attempt a
+WHERE a.job_id = %(job_id)s AND a.report = 'ended' ORDER BY a.ended_at, a.attempt
