@@ -207,7 +207,8 @@ def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:
 
 async def cases(connection: Connection) -> list[Case]:
     """Every statement that these calls run, named by file and name, once each."""
-    names = {text: f"{file}.{name}" for file in FILES for name, text in statements(file).items()}
+    # Of the alerts the one that reads effects is among the calls.
+    names = {text: f"{file}.{name}" for file in (*FILES, "alert") for name, text in statements(file).items()}
     found: dict[str, Case] = {}
     one = await sample(connection)
     for pages, call in calls(one):
