@@ -1,33 +1,26 @@
 """Whether the person at a session proved who it is within the last minutes: what something grave asks before it is approved."""
 
 from deedbox.access.entries import failed_login_entry
-from deedbox.access.keys import digest
 from deedbox.access.sessions import LoginGuard
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.store import access as store
-from deedbox.store import fresh as sessions
 from deedbox.store.audit import append
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 
-FRESH_S = 300.0
-"""How long a login counts as fresh, in seconds."""
-
 
 async def proved_lately(
-    pool: Pool, token: str, principal: Principal, password: str, *, guard: LoginGuard, peer: str, door: str = "page"
+    pool: Pool, principal: Principal, password: str, *, guard: LoginGuard, peer: str, door: str = "page"
 ) -> bool:
     """Whether this person logged in within the last five minutes, or the person's own password was given with the form.
 
     A wrong password counts as a failed login, towards the same limit and with the same audit entry. Raises
     DeedboxError too_many_logins.
     """
-    async with autocommit(pool) as connection:
-        proved_s = await sessions.proved_s(connection, digest(token))
-    if proved_s is not None and proved_s <= FRESH_S:
-        return True
-    return bool(password) and await _fits(pool, principal, password, guard=guard, peer=peer, door=door)
+    return principal.is_fresh_session or (
+        bool(password) and await _fits(pool, principal, password, guard=guard, peer=peer, door=door)
+    )
 
 
 async def _fits(pool: Pool, principal: Principal, password: str, *, guard: LoginGuard, peer: str, door: str) -> bool:

@@ -84,8 +84,7 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
     if deps.cancel_effect is not None:
         found.append(Route("/effects/{effect_id}/cancel", console.page(console.cancel_effect), methods=["POST"]))
     if deps.alerts is not None:
-        site = Site.of(deps.public_url)
-        alerts = AlertPages(deps.pool, deps.tenant, site, Pages(site.base), deps.alerts)
+        alerts = AlertPages(console.visits, deps.alerts)
         found += [
             Route("/alerts", console.page(alerts.listed), methods=["GET"]),
             Route("/alerts/{alert_id}", console.page(alerts.close), methods=["POST"]),
@@ -271,7 +270,6 @@ class _Console:
         """What the form of something grave asked once more."""
         fresh = await proved_lately(
             self._deps.pool,
-            self._site.session_of(request),
             session.principal,
             form.get("password", ""),
             guard=self._deps.guard,
