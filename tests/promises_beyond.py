@@ -366,6 +366,11 @@ BEYOND: tuple[Guarantee, ...] = (
     ),
     # Tools
     Guarantee(
+        "G-TOOL-CONTRACT",
+        "What agents cannot be given safely is no tool; where it is declared one, it is refused at registration.",
+        "faces: tool contract",
+    ),
+    Guarantee(
         "G-TOOL-SHAPE",
         "A tool answers in one shape, whatever became of the call; what is held, switched off or unknown is pending.",
         "faces: tool contract",
@@ -392,6 +397,11 @@ BEYOND: tuple[Guarantee, ...] = (
         "G-TOOL-BUDGET",
         "A job makes so many calls of tools and no more, over all attempts, and none once it has ended.",
         "faces: tool contract",
+    ),
+    Guarantee(
+        "G-TOOL-KINDS",
+        "The kit of eleven kinds passes a tool only where what it says is what was done outside.",
+        "issue 5: tools",
     ),
     Guarantee(
         "G-TOOL-AUDIT",

@@ -96,6 +96,13 @@ class Tools:
         """What somebody may call, sorted by name. Asks no database."""
         return self._catalogue.of(who)
 
+    def described(self, action: str) -> Tool:
+        """An action as it is offered, whoever asks. Raises KeyError for one that is not."""
+        found = self._catalogue.action(action)
+        if found is None:
+            raise KeyError(action)
+        return self._catalogue.tool(found)
+
     async def drain(self) -> None:
         """Wait until every call that was answered is in the journal; for a process that is about to stop."""
         await self._journal.drain()
