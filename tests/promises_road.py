@@ -163,7 +163,7 @@ ROAD: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-TOLD-LATE",
-        "A queue of notifications that is full makes no call fail and keeps no job from ending; telling begins again by itself.",
+        "A queue of notifications that is full makes no call fail and keeps no job from ending; telling begins again.",
         "faults: wake-up",
     ),
     Guarantee(
