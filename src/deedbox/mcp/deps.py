@@ -18,7 +18,6 @@ from deedbox.operate.approvals import Approvals
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.replies import Hears, Replies
 from deedbox.operate.tools import Tools
-from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
 LOOPBACK_HOSTS = ("127.0.0.1:*", "localhost:*", "[::1]:*", "127.0.0.1", "localhost", "[::1]")
@@ -61,13 +60,12 @@ class McpDeps:
 
     `public_url` is where people reach the pages; links are made from it, never from Host. `hosts` and `origins` are those that
     are served beside loopback and the public URL's own. `keys` seal what a client carries for us: all processes share them, the
-    first seals and all are read. `pages` are the approvals that a caller's client can be asked to open. `needs_tasks` names
+    first seals and all are read. `asks` is what a client is asked. `needs_tasks` names
     actions that run for none but callers that take tasks. `stopping` ends waits and streams.
     """
 
     tools: Tools
     views: Views
-    verbs: Verbs
     approvals: Approvals
     who: Who
     public_url: str

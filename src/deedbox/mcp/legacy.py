@@ -5,7 +5,7 @@ taken for none: the caller is served as one of whom nothing is known.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,9 @@ class Known:
 class Sessions:
     """Gives out and reads ids. They grant nothing: every request is authenticated by itself."""
 
-    def __init__(self, key: bytes) -> None:
-        """`key` is shared by all replicas."""
-        self._codec = AESGCMRequestStateCodec([key])
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """`keys` are shared by all replicas; the first seals, and all are read."""
+        self._codec = AESGCMRequestStateCodec(keys)
 
     def open(self, principal: Principal, params: Mapping[str, Any] | None) -> tuple[Known, str | None]:
         """What `initialize` says, and the id that says it again; None where it says too much to be carried along."""
