@@ -27,6 +27,7 @@ from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
+from deedbox.http.tools import ToolRoutes
 from deedbox.operate.follow import Follow
 
 
@@ -46,6 +47,7 @@ def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] |
             login=deps.login is not None,
             own=deps.identity is not None,
             auditing=deps.auditing is not None,
+            tools=deps.tools is not None,
         )
     ).encode()
 
@@ -63,6 +65,7 @@ def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] |
         *AlertRoutes(deps).routes(),
         *CallbackRoutes(deps).routes(),
         *TargetRoutes(deps).routes(),
+        *([] if deps.tools is None else ToolRoutes(deps, deps.tools).routes()),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *Health(deps).routes(),
