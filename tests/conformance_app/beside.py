@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
 from mcp.server.caching import CacheHint
 from mcp.shared.exceptions import MCPError
@@ -108,8 +108,7 @@ def put_beside(face: McpFace) -> None:
             data = {"id": match[1], "templateTest": True, "data": f"Data for ID: {match[1]}"}
             held = {"mimeType": "application/json", "text": json.dumps(data, separators=(",", ":"))}
         else:
-            result: Result = await ours.handler(ctx, params)
-            return result
+            return cast("Result", await ours.handler(ctx, params))
         return ReadResourceResult.model_validate({"contents": [{"uri": params.uri, **held}]})
 
     server.add_request_handler("prompts/list", PaginatedRequestParams, prompts)

@@ -12,6 +12,7 @@ from deedbox.mcp.context import Ctx, Result, exchange_of, principal_of, require_
 from deedbox.mcp.deps import Addition, McpDeps
 from deedbox.mcp.results import job_id_of
 from deedbox.mcp.tasks import Tasks
+from deedbox.mcp.wire import object_of
 from deedbox.operate.tools import ToolCall
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -53,17 +54,15 @@ def required(requests: Mapping[str, Any], state: str | None = None) -> dict[str,
 
 def responses(ctx: Ctx) -> Mapping[str, Any]:
     """What the client answered."""
-    given = (ctx.params or {}).get("inputResponses")
-    return given if isinstance(given, dict) else {}
+    return object_of((ctx.params or {}).get("inputResponses"))
 
 
 def answered(ctx: Ctx, key: str) -> dict[str, Any] | None:
     """The content of an answer that was given and is whole."""
-    found = responses(ctx).get(key)
-    if not isinstance(found, dict) or found.get("action") not in {None, "accept"}:
+    found = object_of(responses(ctx).get(key))
+    if not found or found.get("action") not in {None, "accept"}:
         return None
-    content = found.get("content", found)
-    return content if isinstance(content, dict) else None
+    return object_of(found.get("content", found)) or None
 
 
 async def ask(ctx: Ctx, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +152,7 @@ async def elicitation(ctx: Ctx, given: Mapping[str, Any]) -> Result:
 
 
 async def defaults(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "name": {"type": "string", "default": "John Doe"},
@@ -172,7 +171,7 @@ async def enums(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
     plain = ["option1", "option2", "option3"]
     titled = [{"const": f"value{n}", "title": f"{word} Option"} for n, word in enumerate(("First", "Second", "Third"), 1)]
     choices = [{"const": f"value{n}", "title": f"{word} Choice"} for n, word in enumerate(("First", "Second", "Third"), 1)]
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "untitledSingle": {"type": "string", "enum": plain},
@@ -202,15 +201,15 @@ async def mrtr_elicitation(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
 
 
 async def mrtr_sampling(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
-    found = responses(ctx).get("capital_question")
-    if not isinstance(found, dict):
+    found = object_of(responses(ctx).get("capital_question"))
+    if not found:
         return required({"capital_question": sample("What is the capital of France?", 100)})
     return complete(text(str(found["content"]["text"])))
 
 
 async def mrtr_roots(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
-    found = responses(ctx).get("client_roots")
-    if not isinstance(found, dict):
+    found = object_of(responses(ctx).get("client_roots"))
+    if not found:
         return required({"client_roots": ROOTS})
     return complete(text(" ".join(root["uri"] for root in found["roots"])))
 
@@ -224,7 +223,7 @@ async def mrtr_state(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
 
 
 async def mrtr_multiple(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
-    wanted = {
+    wanted: dict[str, Any] = {
         "user_name": elicit("What is your name?", _NAME),
         "greeting": sample("Generate a greeting", 50),
         "client_roots": ROOTS,
@@ -338,5 +337,3 @@ def _addition(name: str, body: Body) -> Addition:
 
     schema = SCHEMAS.get(name, {"type": "object", "properties": {}})
     return Addition(Tool(name=name, description=f"A fixture: {name}.", input_schema=schema), call)
-
-

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from deedbox.mcp.context import Ctx, is_modern, opens_pages, 
+from deedbox.mcp.context import Ctx, is_modern, opens_pages
 from deedbox.operate.asking import ANSWERS, ApprovalPages, Page
 from deedbox.operate.job_view import JobView
 

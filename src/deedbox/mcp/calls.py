@@ -26,7 +26,6 @@ from deedbox.mcp.context import (
     note_job,
     principal_of,
     request_of,
-    require_tasks,
     takes_tasks,
 )
 from deedbox.mcp.deps import QUICK_S, QUICK_TASK_S, McpDeps
@@ -34,6 +33,7 @@ from deedbox.mcp.following import Following
 from deedbox.mcp.own_tools import OwnTools
 from deedbox.mcp.results import job_id_of, result_of
 from deedbox.mcp.tasks import Tasks
+from deedbox.mcp.wire import object_of
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate import tools as contract
@@ -105,8 +105,6 @@ class Calls:
 
     async def _action(self, ctx: Ctx, params: CallToolRequestParams, arguments: Any) -> Result:
         who = principal_of(ctx)
-        if params.name in self._deps.needs_tasks:
-            require_tasks(ctx)
         if is_modern(ctx) and params.request_state is not None:
             return await self._resumed(ctx, params)
         exchange = exchange_of(ctx)
@@ -193,10 +191,7 @@ class Calls:
         if view is None or view.action != params.name:
             raise MCPError(INVALID_PARAMS, "Invalid or expired requestState")
         note_job(ctx, str(view.job_id))
-        responses = (ctx.params or {}).get("inputResponses")
-        if isinstance(responses, dict):
-            await self._deps.asks.answered(ctx, view, responses)
+        await self._deps.asks.answered(ctx, view, object_of((ctx.params or {}).get("inputResponses")))
         if takes_tasks(ctx) and not view.is_over:
             return await self._tasks.created(ctx, view.job_id)
         return result_of(await self._deps.tools.outcome(who, view.job_id, wait_s=QUICK_S))
-

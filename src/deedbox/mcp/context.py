@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from deedbox.mcp.exchange import Exchange
+from deedbox.mcp.wire import object_of
 from deedbox.model.identity import Principal
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -81,5 +82,4 @@ def opens_pages(ctx: Ctx) -> bool:
 
 def meta_of(ctx: Ctx) -> Mapping[str, Any]:
     """The request's `_meta` as it was sent."""
-    found = (ctx.params or {}).get("_meta")
-    return found if isinstance(found, dict) else {}
+    return object_of((ctx.params or {}).get("_meta"))

@@ -60,8 +60,8 @@ class McpDeps:
 
     `public_url` is where people reach the pages; links are made from it, never from Host. `hosts` and `origins` are those that
     are served beside loopback and the public URL's own. `keys` seal what a client carries for us: all processes share them, the
-    first seals and all are read. `asks` is what a client is asked. `needs_tasks` names
-    actions that run for none but callers that take tasks. `stopping` ends waits and streams.
+    first seals and all are read. `asks` is what a client is asked. `stopping` ends waits and
+    streams.
     """
 
     tools: Tools
@@ -79,7 +79,6 @@ class McpDeps:
     max_bytes: int = 1 << 20
     view: View | None = None
     additions: tuple[Addition, ...] = ()
-    needs_tasks: frozenset[str] = frozenset()
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     name: str = "deedbox"
     version: str = __version__

@@ -55,7 +55,7 @@ class McpFace:
 
     def __init__(self, deps: McpDeps) -> None:
         """Nothing is opened: the face lives as long as what it stands on."""
-        self._deps = deps
+        self.deps = self._deps = deps
         self._doors = Doors(deps)
         self._sessions = Sessions(deps.keys)
         self._seen: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
@@ -246,10 +246,11 @@ def _classified(request: Request, incoming: wire.Incoming) -> Any:
         return InboundLadderRejection(HEADER_MISMATCH, f"{duplicated} header appears more than once")
     verdict = classify_inbound_request(incoming.body, headers=dict(request.headers))
     named = request.headers.get(MCP_NAME_HEADER)
-    if not isinstance(verdict, InboundLadderRejection) and incoming.method.startswith("tasks/") and named is not None:
-        # Clients of the extension's first days leave the name out; one that names another task is refused.
-        if decode_header_value(named.strip()) != (incoming.params or {}).get("taskId"):
-            return InboundLadderRejection(HEADER_MISMATCH, "The Mcp-Name header is not the task's id")
+    if isinstance(verdict, InboundLadderRejection) or not incoming.method.startswith("tasks/") or named is None:
+        # Clients of the extension's first days leave the name of a task out.
+        return verdict
+    if decode_header_value(named.strip()) != (incoming.params or {}).get("taskId"):
+        return InboundLadderRejection(HEADER_MISMATCH, "The Mcp-Name header is not the task's id")
     return verdict
 
 

@@ -166,9 +166,7 @@ async def _begin(send: Send, headers: Mapping[str, str]) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": raw})
 
 
-async def patiently(
-    stopping: asyncio.Event, wait_s: float, ask: Callable[[float], Awaitable[Any]]
-) -> Any:
+async def patiently(stopping: asyncio.Event, wait_s: float, ask: Callable[[float], Awaitable[Any]]) -> Any:
     """Ask with a wait that is given up when the server stops, and then asked without one."""
     if wait_s <= 0 or stopping.is_set():
         return await ask(0)

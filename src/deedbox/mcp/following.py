@@ -38,9 +38,7 @@ class Following:
 
     async def _tell(self, ctx: Ctx, job_id: str, after: int) -> None:
         with suppress(ValueError, DeedboxError, *AWAY):
-            follow = self._follow.events(
-                principal_of(ctx), UUID(job_id), after, quiet_s=_QUIET_S, until=self._stopping.is_set
-            )
+            follow = self._follow.events(principal_of(ctx), UUID(job_id), after, quiet_s=_QUIET_S, until=self._stopping.is_set)
             told = -1.0
             async for page in follow:
                 for event in page.events:

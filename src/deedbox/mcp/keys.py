@@ -1,5 +1,7 @@
-"""Which key a call has, in this order: `params.idempotencyKey`, `_meta`, the HTTP header; then the argument that the schema
-names, and last what the tools themselves hold equal calls together by. A JSON-RPC id or a session is never a key.
+"""Which key a call has: `params.idempotencyKey`, else one in `_meta`, else the HTTP header's.
+
+Where it brings none of these, the tools look for one among the arguments, and last hold equal calls together themselves. A
+JSON-RPC id or a session is never a key.
 """
 
 import re

@@ -13,6 +13,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestStat
 from mcp_types import DEFAULT_NEGOTIATED_VERSION
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
+from deedbox.mcp.wire import object_of
 from deedbox.model.identity import Principal
 
 SESSION_HEADER = "Mcp-Session-Id"
@@ -63,5 +64,5 @@ class Sessions:
         return said if said.get("p") == principal.principal_id else None
 
 
-def _object(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
+def _object(value: object) -> dict[str, Any] | None:
+    return object_of(value) if isinstance(value, dict) else None

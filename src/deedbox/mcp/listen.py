@@ -7,7 +7,7 @@ earlier; a look every second or so makes up for what was lost.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
@@ -23,7 +23,6 @@ from deedbox.operate.follow import Signal
 POLL_S = 2.0
 MOST = 100
 """How many tasks and resources one stream follows."""
-
 
 
 class Listening:
@@ -61,7 +60,8 @@ class Listening:
         if asked is None:
             return []
         require_tasks(ctx)
-        wanted = [TaskId.of(str(one)) for one in asked[:MOST]] if isinstance(asked, list) else []
+        listed = cast("list[object]", asked)[:MOST] if isinstance(asked, list) else []
+        wanted = [TaskId.of(str(one)) for one in listed]
         return [task for task in wanted if task is not None and await self._tasks.shown(ctx, task) is not None]
 
     async def _readable(self, ctx: Ctx, asked: list[str] | None) -> dict[str, UUID]:
@@ -120,5 +120,3 @@ class Listening:
 
 def _sleep(seconds: float) -> "asyncio.Future[Any]":
     return asyncio.ensure_future(asyncio.sleep(seconds))
-
-

@@ -105,15 +105,11 @@ class OwnTools:
         if isinstance(given, Envelope):
             return result_of(given, fault=True)
         try:
-            done = await self._deps.approvals.decide(
-                who, given.approval_id, given.digest, given.decision, given.reason, _DOOR
-            )
+            done = await self._deps.approvals.decide(who, given.approval_id, given.digest, given.decision, given.reason, _DOOR)
         except DeedboxError as error:
             return result_of(await self._deps.tools.refuse(who, _call("decide_approval", arguments), error))
         shown = {"approval_id": str(given.approval_id), "state": done.state, "by": done.by, "at": done.at.isoformat()}
-        return result_of(
-            Envelope("success", "decide_approval", None, done.message, str(given.approval_id), data=shown)
-        )
+        return result_of(Envelope("success", "decide_approval", None, done.message, str(given.approval_id), data=shown))
 
     async def _read(self, who: Principal, name: str, model: type[Model], arguments: Any) -> Model | Envelope:
         """The arguments, or the refusal that points at what is wrong with them."""

@@ -6,27 +6,27 @@ from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp_types import DiscoverResult, RequestParams, ResourcesCapability, ServerCapabilities, ToolsCapability
+from mcp_types import DiscoverResult, PromptsCapability, RequestParams, ResourcesCapability, ServerCapabilities, ToolsCapability
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from starlette.requests import Request
 
 from deedbox.mcp.calls import Calls
-from deedbox.mcp.context import TASKS, UI, principal_of
+from deedbox.mcp.context import TASKS, UI, Ctx, principal_of
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.following import Following
 from deedbox.mcp.listen import Listening
 from deedbox.mcp.resources import Resources
 from deedbox.mcp.tasks import TaskParams, Tasks, UpdateParams
+from deedbox.mcp.wire import object_of
 from deedbox.operate.follow import Follow
 
 _LIST_MS = 60_000
 _STATIC_MS = 3_600_000
 _STATE_S = 600.0
 INSTRUCTIONS = (
-    "Each tool starts one job and answers within two seconds: with the result when it is quick, else with `status` `pending` and"
-    " a `job_id`. Call get_job with it until the status is another; calling the tool again is not needed. What is pending may"
-    " wait for a person, who decides on a page of their own: never decide for them. A failure is an answer with `status` `error`,"
-    " an `error_code`, and `retryable`."
+    "Each tool starts one job and answers within two seconds: with the result when it is quick, else with `status` `pending`"
+    " and a `job_id`. Call get_job with it until the status is another; calling the tool again is not needed. What is pending"
+    " may wait for a person, who decides on a page of their own: never decide for them. A failure is an answer with `status`"
+    " `error`, an `error_code`, and `retryable`."
 )
 
 
@@ -70,7 +70,7 @@ def make_server(deps: McpDeps) -> "Server[Any]":
         )
     )
 
-    async def discover(ctx: "ServerRequestContext[Any, Request]", params: RequestParams) -> DiscoverResult:
+    async def discover(ctx: Ctx, params: RequestParams) -> DiscoverResult:
         del params
         known = server.get_capabilities(protocol_version=ctx.protocol_version)
         return DiscoverResult(
@@ -87,11 +87,12 @@ def _true(known: ServerCapabilities) -> ServerCapabilities:
         update={
             "tools": ToolsCapability(list_changed=False),
             "resources": ResourcesCapability(subscribe=True, list_changed=False),
+            **({} if known.prompts is None else {"prompts": PromptsCapability(list_changed=False)}),
         }
     )
 
 
-def _bound(ctx: "ServerRequestContext[Any, Request]") -> str:
+def _bound(ctx: Ctx) -> str:
     return principal_of(ctx).principal_id
 
 
@@ -103,7 +104,6 @@ class _HandshakeWithoutTasks:
         result = await call_next(ctx)
         if ctx.method != "initialize" or not isinstance(result, dict):
             return result
-        capabilities = dict(result.get("capabilities") or {})
-        extensions = {name: value for name, value in (capabilities.get("extensions") or {}).items() if name != TASKS}
-        capabilities["extensions"] = extensions
-        return {**result, "capabilities": capabilities}
+        capabilities = object_of(result.get("capabilities"))
+        extensions = {name: value for name, value in object_of(capabilities.get("extensions")).items() if name != TASKS}
+        return {**result, "capabilities": {**capabilities, "extensions": extensions}}

@@ -12,7 +12,6 @@ from uuid import UUID
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestParams
 
-from deedbox.mcp.asks import Asks
 from deedbox.mcp.context import Ctx, is_modern, note_job, principal_of, require_tasks
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.results import wire_result
@@ -63,7 +62,7 @@ class Tasks:
     def __init__(self, deps: McpDeps) -> None:
         """Whose a job is, is decided where it is read."""
         self._deps = deps
-        self._asks: Asks = deps.asks
+        self._asks = deps.asks
 
     async def created(self, ctx: Ctx, job_id: UUID) -> dict[str, Any]:
         """The answer to a call that became a task. The job is committed: whoever asks for it next finds it."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from mcp.shared.dispatcher import as_request_id
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
@@ -52,19 +52,25 @@ def read_message(raw: bytes) -> Incoming:
     body, refusal = _value(raw)
     if not isinstance(body, dict):
         raise WireError(INVALID_REQUEST, "The body is one JSON-RPC message; batches are not taken.")
-    message: dict[str, Any] = body
+    message = object_of(body)
     method, params, request_id = message.get("method"), message.get("params"), as_request_id(message.get("id"))
     if message.get("jsonrpc") != "2.0":
         raise WireError(INVALID_REQUEST, "The body is not a message of JSON-RPC 2.0.")
     if method is None and request_id is not None and ("result" in message or "error" in message):
         return Incoming("reply", "", request_id, None, message, refusal)
-    if not isinstance(method, str) or (params is not None and not isinstance(params, dict)):
+    if not isinstance(method, str) or not (params is None or isinstance(params, dict)):
         raise WireError(INVALID_REQUEST, "The body is neither a request nor a notification.")
+    params = None if params is None else object_of(params)
     if "id" not in message:
         return Incoming("notification", method, None, params, message, refusal)
     if request_id is None:
         raise WireError(INVALID_REQUEST, "The id of a request is a text or a whole number.")
     return Incoming("request", method, request_id, params, message, refusal)
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """A JSON object as it is, and an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _value(raw: bytes) -> tuple[Any, DeedboxError | None]:
