@@ -11,24 +11,16 @@ from typing import Any
 from mcp.server.connection import Connection
 from mcp.server.runner import serve_one
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import (
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    InboundLadderRejection,
-    classify_inbound_request,
-    decode_header_value,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-)
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER, InboundLadderRejection, unsupported_protocol_version_rejection
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, ErrorData
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from deedbox.mcp import wire
+from deedbox.mcp import routing, wire
 from deedbox.mcp.context import EXCHANGE, PRINCIPAL, REFUSED
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.doors import Doors
@@ -58,6 +50,7 @@ class McpFace:
         self.deps = self._deps = deps
         self._doors = Doors(deps)
         self._sessions = Sessions(deps.keys)
+        self._mirrored = routing.Mirrored(deps)
         self._seen: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
         self.server = make_server(deps)
 
@@ -156,7 +149,9 @@ class McpFace:
             response = Response(status_code=202) if unsupported is None else _rejected(None, unsupported)
             await response(scope, receive, send)
             return
-        verdict = _classified(request, incoming)
+        verdict = routing.classified(request, incoming)
+        if not isinstance(verdict, InboundLadderRejection):
+            verdict = self._mirrored.refusal(request, incoming) or verdict
         if isinstance(verdict, InboundLadderRejection):
             await _rejected(incoming, verdict)(scope, receive, send)
             return
@@ -238,20 +233,6 @@ class McpFace:
         return await serve_one(
             self.server, exchange, incoming.method, incoming.params, connection=connection, lifespan_state={}
         )
-
-
-def _classified(request: Request, incoming: wire.Incoming) -> Any:
-    duplicated = find_duplicated_routing_header(request.headers.items())
-    if duplicated is not None:
-        return InboundLadderRejection(HEADER_MISMATCH, f"{duplicated} header appears more than once")
-    verdict = classify_inbound_request(incoming.body, headers=dict(request.headers))
-    named = request.headers.get(MCP_NAME_HEADER)
-    if isinstance(verdict, InboundLadderRejection) or not incoming.method.startswith("tasks/") or named is None:
-        # Clients of the extension's first days leave the name of a task out.
-        return verdict
-    if decode_header_value(named.strip()) != (incoming.params or {}).get("taskId"):
-        return InboundLadderRejection(HEADER_MISMATCH, "The Mcp-Name header is not the task's id")
-    return verdict
 
 
 def _connection(known: Known) -> Connection:
