@@ -228,7 +228,7 @@ async def mrtr_multiple(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
         "greeting": sample("Generate a greeting", 50),
         "client_roots": ROOTS,
     }
-    missing = {key: request for key, request in wanted.items() if key not in responses(ctx)}
+    missing: dict[str, Any] = {key: wanted[key] for key in wanted if key not in responses(ctx)}
     return required(missing, "several") if missing else complete(text("All three were answered."))
 
 
