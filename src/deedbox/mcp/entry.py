@@ -36,6 +36,7 @@ PATH = "/mcp"
 _ARRIVES_WITHIN_S = 120.0
 _ANSWER_WITHIN_S = 60.0
 _REMEMBER_S = 600.0
+_LOOK_UP_S = 0.5
 _MOST_REMEMBERED = 1024
 _QUESTION = re.compile(r"[0-9a-f]{32}")
 _STATIC = frozenset({"initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list"})
@@ -52,6 +53,7 @@ class McpFace:
         self._sessions = Sessions(deps.keys)
         self._mirrored = routing.Mirrored(deps)
         self._seen: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._left: set[asyncio.Future[Principal | Response]] = set()
         self.server = make_server(deps)
 
     def route(self) -> Route:
@@ -98,6 +100,11 @@ class McpFace:
             else:
                 await self._legacy(request, send, incoming, version, principal)
 
+    def _let_go(self, looking: "asyncio.Future[Principal | Response]") -> None:
+        self._left.discard(looking)
+        if not looking.cancelled():
+            looking.exception()  # looked at, so that nobody reports it as forgotten
+
     async def _body(self, request: Request) -> bytes:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != wire.JSON:
@@ -117,14 +124,22 @@ class McpFace:
 
     async def _principal(self, request: Request, method: str) -> Principal | Response:
         """Who asks. Lists and what the server is are told while the store is away, to whoever it knew a while ago."""
-        given = hashlib.sha256(request.headers.get("authorization", "").encode()).digest()
+        given = hashlib.sha256(
+            "\n".join(request.headers.get(name, "") for name in ("authorization", "deedbox-on-behalf-of")).encode()
+        ).digest()
+        seen = self._seen.get(given) if method in _STATIC else None
+        known = seen[1] if seen is not None and time.monotonic() - seen[0] < _REMEMBER_S else None
+        looking = asyncio.ensure_future(self._deps.who(request))
         try:
-            found = await self._deps.who(request)
+            # A store that has fallen silent is not waited for where it is not needed, and neither is the look-up's end.
+            await asyncio.wait({looking}, timeout=None if known is None else _LOOK_UP_S)
+            if known is not None and not looking.done():
+                self._left.add(looking)
+                looking.add_done_callback(self._let_go)
+                return known
+            found = looking.result()
         except AWAY:
-            seen = self._seen.get(given)
-            if method in _STATIC and seen is not None and time.monotonic() - seen[0] < _REMEMBER_S:
-                return seen[1]
-            return _plainly("unavailable", CODES["unavailable"].title, {"Retry-After": "1"})
+            return known or _plainly("unavailable", CODES["unavailable"].title, {"Retry-After": "1"})
         if isinstance(found, Response):
             self._seen.pop(given, None)
             return found
