@@ -97,7 +97,7 @@ async def test_a_task_that_failed_stays_failed_when_its_job_is_taken_up_again(da
         params = {"name": "note_slowly", "arguments": {"text": "away"}}
         task_id = (await house.call("tools/call", params, capabilities=TASKS))["result"]["taskId"]
         failed = await until_task(house, task_id, "failed")
-        await database.rows("UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4, run_at = 'infinity'")
+        await database.rows("UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4, run_at = deedbox.clock() + interval '1 day'")
         again = await task_of(house, task_id)
         assert (again["status"], again["taskId"]) == ("failed", failed["taskId"])
         assert (await task_of(house, task_id.replace(".1", ".2")))["status"] == "working"
