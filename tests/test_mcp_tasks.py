@@ -28,8 +28,8 @@ from tests.servers.mcp_house import (
 from tests.test_mcp import decide
 
 pytestmark = pytest.mark.anyio
-TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-URL = {"elicitation": {"form": {}, "url": {}}}
+TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 
 
 async def task_of(house: McpHouse, task_id: str, url: str | None = None, capabilities: Any = TASKS) -> dict[str, Any]:
@@ -68,7 +68,7 @@ async def test_a_job_is_a_task_at_every_replica_and_its_result_is_the_envelope(d
         # The official client drives the whole of it by itself.
         result = await client.call_tool("note_slowly", {"text": "c"})
         assert (result.structured_content or {})["data"] == {"text": "c"}
-        quick = await client.session.call_tool("note_thing", {"text": "a"}, allow_claimed=True)
+        quick: Any = await client.session.call_tool("note_thing", {"text": "a"}, allow_claimed=True)
         assert quick.result_type in {"complete", "task"}
 
 
@@ -97,7 +97,10 @@ async def test_a_task_that_failed_stays_failed_when_its_job_is_taken_up_again(da
         params = {"name": "note_slowly", "arguments": {"text": "away"}}
         task_id = (await house.call("tools/call", params, capabilities=TASKS))["result"]["taskId"]
         failed = await until_task(house, task_id, "failed")
-        await database.rows("UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4, run_at = deedbox.clock() + interval '1 day'")
+        await database.rows(
+            "UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4,"
+            " run_at = deedbox.clock() + interval '1 day'"
+        )
         again = await task_of(house, task_id)
         assert (again["status"], again["taskId"]) == ("failed", failed["taskId"])
         assert (await task_of(house, task_id.replace(".1", ".2")))["status"] == "working"
@@ -124,7 +127,7 @@ async def test_a_task_is_cancelled_and_the_handler_stops(database: TestDatabase)
 @proves("G-MCP-PAGE")
 async def test_a_task_asks_for_the_page_once_and_goes_on_when_a_person_has_decided(database: TestDatabase):
     """The answer of a host is noted and decides nothing, whatever it says; the key is not asked again."""
-    both = {**TASKS, **URL}
+    both: dict[str, Any] = {**TASKS, **URL}
     async with mcp_house(database, replicas=2) as house:
         params = {"name": "send_note", "arguments": {"text": "a"}}
         task_id = (await house.call("tools/call", params, capabilities=both))["result"]["taskId"]
