@@ -174,7 +174,7 @@ async def test_a_foreign_task_is_an_unknown_one_and_only_who_takes_tasks_may_ask
         task_id = (await house.call("tools/call", params, capabilities=TASKS))["result"]["taskId"]
         unknown = "0197f2a8-0000-7000-8000-0000000000ff.1"
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
-            more = {"inputResponses": {}} if method == "tasks/update" else {}
+            more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
             answers = [
                 await house.call(method, {"taskId": one, **more}, capabilities=TASKS, key=house.foreign_key)
                 for one in (task_id, unknown, "x", task_id.partition(".")[0])
