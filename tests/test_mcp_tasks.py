@@ -5,10 +5,12 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from deedbox.store.tell import tell
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import until
@@ -229,6 +231,9 @@ async def test_each_change_of_a_task_is_pushed_from_whichever_process_it_comes(d
             assert first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
             told = [await anext(found)]
             assert (told[0]["method"], told[0]["params"]["status"]) == ("notifications/tasks", "working")
+            await house.script.started.wait()
+            # A wake without news tells nothing.
+            await tell(house.installation.pool, jobs=[UUID(task_id.partition(".")[0])])
             house.script.go.set()
             told += [message async for message in found]
         assert told[-1]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
