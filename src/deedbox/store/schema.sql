@@ -289,6 +289,7 @@ CREATE TABLE deedbox.approval (
     editors uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     notify_at timestamp with time zone DEFAULT deedbox.clock(),
     escalated_to text,
+    shown text,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -296,6 +297,7 @@ CREATE TABLE deedbox.approval (
     CONSTRAINT approval_purpose_check CHECK ((purpose = ANY (ARRAY['effects'::text, 'input'::text]))),
     CONSTRAINT approval_quorum_check CHECK ((quorum >= 1)),
     CONSTRAINT approval_reason CHECK (((state <> 'rejected'::text) OR (reason ~ '\S'::text))),
+    CONSTRAINT approval_shown_check CHECK ((shown = ANY (ARRAY['accept'::text, 'decline'::text, 'cancel'::text]))),
     CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
 );
 
@@ -855,6 +857,14 @@ CREATE TABLE deedbox.session (
     CONSTRAINT session_session_sha256_check CHECK ((octet_length(session_sha256) = 32))
 );
 
+CREATE TABLE deedbox.shared_secret (
+    name text NOT NULL,
+    secret bytea NOT NULL,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT shared_secret_name_check CHECK ((name ~ '^[a-z][a-z_]{0,62}$'::text)),
+    CONSTRAINT shared_secret_secret_check CHECK ((octet_length(secret) >= 32))
+);
+
 CREATE TABLE deedbox.status_token (
     token_sha256 bytea NOT NULL,
     job_id uuid NOT NULL,
@@ -1127,6 +1137,9 @@ ALTER TABLE ONLY deedbox.sensitive
 
 ALTER TABLE ONLY deedbox.session
     ADD CONSTRAINT session_pkey PRIMARY KEY (session_sha256);
+
+ALTER TABLE ONLY deedbox.shared_secret
+    ADD CONSTRAINT shared_secret_pkey PRIMARY KEY (name);
 
 ALTER TABLE ONLY deedbox.status_token
     ADD CONSTRAINT status_token_pkey PRIMARY KEY (token_sha256);

@@ -32,7 +32,7 @@ from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
-from deedbox.store import sensitive
+from deedbox.store import asked, sensitive
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
@@ -84,6 +84,8 @@ class Installation:
     """Delivers callbacks, where settings name receivers. It is none of the app's connectors: no action plans one."""
     guard: LoginGuard
     providers: "Providers | None"
+    secrets: tuple[bytes, ...]
+    """What all processes seal with what a client carries for them, the newest first; empty where nothing is served."""
 
 
 @asynccontextmanager
@@ -117,6 +119,7 @@ async def opened(
         models = await _models(settings, policy, stack)
         guard = LoginGuard()
         providers = await _providers(settings, pool, ids, policy, guard, stack) if "api" in roles else None
+        secrets_shared = await _secrets(pool) if "api" in roles else ()
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -182,6 +185,7 @@ async def opened(
             callback=callback,
             guard=guard,
             providers=providers,
+            secrets=secrets_shared,
         )
 
 
@@ -246,6 +250,11 @@ async def _providers(
     )
     stack.push_async_callback(providers.aclose)
     return providers
+
+
+async def _secrets(pool: Pool) -> tuple[bytes, ...]:
+    async with autocommit(pool) as connection:
+        return (await asked.secret(connection, "mcp"),)
 
 
 async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:
