@@ -187,6 +187,21 @@ ROAD: tuple[Guarantee, ...] = (
         "lifecycle: classes",
     ),
     Guarantee(
+        "G-MODEL-JOURNAL",
+        "Every question to a model is kept with its endpoint, tokens and cost, also one that failed; its contents are not.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-MODEL-FALLBACK",
+        "Another model endpoint is asked only where the settings name it as a fallback and the first one is away.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-MODEL-DRAFT",
+        "An answer that comes in pieces is shown as a draft on its way; a later attempt repeats none of it.",
+        "issue 5: model",
+    ),
+    Guarantee(
         "G-NO-CREDENTIALS-IN-HANDLER", "Neither a handler nor the model behind it is handed a credential.", "issue 2: library"
     ),
     # Policy

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deedbox.connectors.submit import Submit, SubmitJob
     from deedbox.connectors.telegram import Telegram, TelegramMessage
     from deedbox.connectors.templated import HttpTemplate
+    from deedbox.extend.agents import AgentLimits, ToolPending
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
@@ -29,6 +30,7 @@ else:
     _PLACES = {
         "Abstain": "extend.outcome",
         "ActionFailure": "model.failure",
+        "AgentLimits": "extend.agents",
         "App": "extend.registry",
         "Context": "extend.context",
         "Document": "extend.document",
@@ -50,6 +52,7 @@ else:
         "SubmitJob": "connectors.submit",
         "Telegram": "connectors.telegram",
         "TelegramMessage": "connectors.telegram",
+        "ToolPending": "extend.agents",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
@@ -66,6 +69,7 @@ else:
 __all__ = [
     "Abstain",
     "ActionFailure",
+    "AgentLimits",
     "App",
     "Context",
     "Document",
@@ -87,6 +91,7 @@ __all__ = [
     "SubmitJob",
     "Telegram",
     "TelegramMessage",
+    "ToolPending",
     "allow",
     "deny",
     "hold",

@@ -112,8 +112,8 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
             )
     if settings.callbacks:
         yield Finding("callbacks", "ok", ", ".join(f"{one.name} ({len(one.events)} events)" for one in settings.callbacks))
-    if settings.model_base_url is not None:
-        yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
+    if settings.endpoints:
+        yield Finding("model", "ok", ", ".join(f"{one.name} ({one.model} at {one.base_url})" for one in settings.endpoints))
     else:
         yield Finding(
             "model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME"

@@ -67,9 +67,7 @@ async def journal(connection: Connection, row: ModelCallRow) -> None:
     await connection.execute(statement("model_calls", "journal"), asdict(row))
 
 
-async def spent(
-    connection: Connection, job_id: UUID, currency: str, *, except_part: str = "", from_turn: int = 0
-) -> SpentRow:
+async def spent(connection: Connection, job_id: UUID, currency: str, *, except_part: str = "", from_turn: int = 0) -> SpentRow:
     """What the job has spent, but for the turns of `except_part` from `from_turn` on."""
     cursor = await connection.execute(
         statement("model_calls", "spent"),
@@ -83,6 +81,13 @@ async def steps(connection: Connection, job_id: UUID, prefix: str) -> dict[str, 
     """The job's checkpoints whose names begin so: input hash and value of each."""
     cursor = await connection.execute(statement("model_calls", "steps"), {"job_id": job_id, "prefix": prefix})
     return {str(row[0]): (bytes(row[1]), str(row[2])) for row in await cursor.fetchall()}
+
+
+async def drafted(connection: Connection, job_id: UUID, stream: str) -> int:
+    """How many characters of an answer have been shown as a draft, by whichever attempt."""
+    cursor = await connection.execute(statement("model_calls", "drafted"), {"job_id": job_id, "stream": stream})
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
 
 
 async def report(connection: Connection, tenant: str, seconds: float) -> list[ModelReportRow]:

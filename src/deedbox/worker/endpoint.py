@@ -1,7 +1,7 @@
 """One endpoint that speaks chat completions: where it is, how patiently it is asked, and what its failures mean.
 
-One request is one attempt: nothing below repeats it. A failure is returned rather than raised, so that what is raised later has no
-context that quotes the server. No failure and no identity made here contains the prompt, the answer, the key or the host.
+One request is one attempt: nothing below repeats it. A failure is returned rather than raised, so that what is raised later has
+no context that quotes the server. No failure and no identity made here contains the prompt, the answer, the key or the host.
 """
 
 import asyncio
@@ -244,7 +244,7 @@ class EndpointClient:
         settings: ModelSettings,
         parameters: ModelRequestParameters | None,
         listener: Listener,
-    ) -> ModelResponse:
+    ) -> ModelResponse | Failure:
         stream_of = model_request_stream(self.model, messages, model_settings=settings, model_request_parameters=parameters)
         heard = -1e9
         async with stream_of as stream:
@@ -254,7 +254,9 @@ class EndpointClient:
                 if now - heard >= DRAFT_EVERY_S and (text := text_of(stream.get())):
                     heard = now
                     await listener(text)
-            return stream.get()
+            response = stream.get()
+        # What ends without saying so broke off, however much of it can be read.
+        return _CONNECTION_LOST if response.finish_reason is None else response
 
 
 def text_of(response: ModelResponse) -> str:
@@ -270,6 +272,7 @@ def model_of(response: ModelResponse, asked: str) -> str:
 
 _TIMED_OUT = Failure("overloaded", "model_timeout", "The model did not answer in time.")
 _BUSY = Failure("overloaded", "model_busy", "Too many requests to the model's server are under way.")
+_CONNECTION_LOST = Failure("overloaded", "model_connection_lost", "The connection to the model's server was lost.")
 _MALFORMED_ANSWER = Failure(
     "overloaded", "model_bad_response", "The model's server answered with something that is no completion."
 )
@@ -305,7 +308,7 @@ def _failure_of(error: Exception) -> Failure:
         return _TIMED_OUT
     if isinstance(error, ModelAPIError) and not isinstance(error, ModelConnectionError):
         return _MALFORMED_ANSWER
-    return Failure("overloaded", "model_connection_lost", "The connection to the model's server was lost.")
+    return _CONNECTION_LOST
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

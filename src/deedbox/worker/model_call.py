@@ -4,8 +4,8 @@ Only plain chat completions are used, no tools and no response format, so any se
 schema is part of the prompt; the answer is read tolerantly (fences, prose and reasoning around one JSON object) and validated
 strictly. What fails is shown to the model again, naming path and rule, at most `repairs` times: one call makes at most
 `repairs + 1` requests of an endpoint, because nothing below repeats a request by itself. The loop is ours rather than an
-agent's: a cut-off answer is asked for again with a larger limit, which an agent refuses, and a call without tools has no use for
-one. Another endpoint is asked only where the settings name it as the fallback of the first.
+agent's: a cut-off answer is asked for again with a larger limit, which an agent refuses, and a call without tools has no use
+for one. Another endpoint is asked only where the settings name it as the fallback of the first.
 
 No message, failure or identity made here contains the prompt, the answer, the key or the host.
 """
@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 
 from deedbox.model.errors import Problem
 from deedbox.model.failure import ActionFailure, Failure
+from deedbox.worker.agent_story import AgentRun
 from deedbox.worker.endpoint import MAX_REPAIRS, EndpointClient, ModelEndpoint, model_of, retry_after_s, text_of
 from deedbox.worker.model_answer import AnswerError, read_answer
 from deedbox.worker.model_result import PLAIN, ModelCall, ModelFailure, Spent, Terms
@@ -63,7 +64,7 @@ class ModelClient:
             await client.aclose()
 
     def chain(self, name: str | None) -> list[EndpointClient]:
-        """The endpoint of that name, by default the first one, and its fallbacks. Raises ActionFailure (bug) for an unknown one."""
+        """The endpoint of that name, by default the first one, with its fallbacks. Raises ActionFailure (bug)."""
         if name is None:
             name = self._first.endpoint.name
         if name not in self._clients:
@@ -91,6 +92,13 @@ class ModelClient:
                 if failure.failure_class not in AWAY:
                     raise
         return await _call(clients[-1], output, prompt, instructions, prompt_version, terms)
+
+    async def agent(self, run: AgentRun) -> BaseModel:
+        """A validated output from a model that calls tools. Raises ToolPending, or ActionFailure."""
+        # Imported late: an agent's loop is a large part of the library, which plain questions do not use.
+        from deedbox.worker.agent import run_agent  # noqa: PLC0415
+
+        return await run_agent(self.chain(run.ask.endpoint), run)
 
 
 async def _call(
@@ -182,7 +190,7 @@ class _Run:
         )
 
 
-def spent(  # noqa: PLR0913 -- the columns of the journal
+def spent(
     endpoint: ModelEndpoint,
     model: str,
     requests: int,

@@ -18,6 +18,11 @@ WHERE job_id = %(job_id)s AND NOT (part = %(except_part)s AND turn >= %(from_tur
 -- The checkpoints of a job whose names begin so.
 SELECT name, input_sha256, value::text FROM deedbox.step WHERE job_id = %(job_id)s AND starts_with(name, %(prefix)s)
 
+-- name: drafted
+-- How far the drafts of one stream have been shown, in characters of the answer.
+SELECT coalesce(max((payload ->> 'size')::integer), 0) FROM deedbox.event
+WHERE job_id = %(job_id)s AND type = 'job.partial' AND payload ->> 'stream' = %(stream)s
+
 -- name: report
 -- What a tenant's actions have spent on models in the last days, by action, endpoint, model and currency, the dearest first.
 SELECT action, endpoint, model, currency, count(*), count(*) FILTER (WHERE code IS NOT NULL), sum(requests)::bigint,
