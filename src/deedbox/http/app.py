@@ -25,6 +25,7 @@ from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
+from deedbox.http.tools import ToolRoutes
 from deedbox.operate.follow import Follow
 
 
@@ -44,6 +45,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
             login=deps.login is not None,
             own=deps.identity is not None,
             auditing=deps.auditing is not None,
+            tools=deps.tools is not None,
         )
     ).encode()
 
@@ -61,6 +63,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *AlertRoutes(deps).routes(),
         *CallbackRoutes(deps).routes(),
         *TargetRoutes(deps).routes(),
+        *([] if deps.tools is None else ToolRoutes(deps, deps.tools).routes()),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *Health(deps).routes(),

@@ -973,6 +973,23 @@ CREATE TABLE deedbox.tenant (
     CONSTRAINT tenant_tenant_check CHECK ((tenant ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
 );
 
+CREATE TABLE deedbox.tool_budget (
+    parent_job_id uuid NOT NULL,
+    calls integer NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    CONSTRAINT tool_budget_calls_check CHECK ((calls >= 0))
+);
+
+CREATE TABLE deedbox.tool_key (
+    tenant text NOT NULL,
+    action text NOT NULL,
+    call_sha256 bytea NOT NULL,
+    key text NOT NULL,
+    until timestamp with time zone NOT NULL,
+    CONSTRAINT tool_key_call_sha256_check CHECK ((octet_length(call_sha256) = 32)),
+    CONSTRAINT tool_key_key_check CHECK (((key ~ '\S'::text) AND (length(key) <= 255)))
+);
+
 CREATE TABLE deedbox.verdict (
     verdict_id uuid NOT NULL,
     job_id uuid NOT NULL,
@@ -1162,6 +1179,12 @@ ALTER TABLE ONLY deedbox.target
 ALTER TABLE ONLY deedbox.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (tenant);
 
+ALTER TABLE ONLY deedbox.tool_budget
+    ADD CONSTRAINT tool_budget_pkey PRIMARY KEY (parent_job_id);
+
+ALTER TABLE ONLY deedbox.tool_key
+    ADD CONSTRAINT tool_key_pkey PRIMARY KEY (tenant, action, call_sha256);
+
 ALTER TABLE deedbox.verdict
     ADD CONSTRAINT verdict_drawn CHECK (((decision <> 'sample'::text) OR (drawn IS FALSE))) NOT VALID;
 
@@ -1284,6 +1307,10 @@ CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
 CREATE INDEX status_token_expires ON deedbox.status_token USING btree (expires_at);
 
 CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
+
+CREATE INDEX tool_budget_last ON deedbox.tool_budget USING btree (last_at);
+
+CREATE INDEX tool_key_until ON deedbox.tool_key USING btree (until);
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 

@@ -22,11 +22,13 @@ from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
+from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
@@ -69,6 +71,7 @@ class Installation:
     policies: Policies
     alerts: Alerts
     targets: Targets
+    tools: Tools
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -139,6 +142,19 @@ async def opened(
         for connector in app.connectors.values():
             if isinstance(connector, TakesSubmitter):
                 connector.take_submitter(submitter)
+        views = Views(pool, app.actions)
+        verbs = Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled)
+        tools = Tools(
+            pool,
+            ids,
+            app.actions,
+            intake=intake,
+            views=views,
+            follow=Follow(views, wakeup),
+            verbs=verbs,
+            public_url=settings.public_url,
+        )
+        stack.push_async_callback(tools.drain)
         yield Installation(
             settings=settings,
             app=app,
@@ -146,7 +162,7 @@ async def opened(
             pool=pool,
             ids=ids,
             intake=intake,
-            views=Views(pool, app.actions),
+            views=views,
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
@@ -154,7 +170,8 @@ async def opened(
             alerts=Alerts(pool),
             targets=Targets(pool, app.connectors),
             pulse=Pulse(),
-            verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
+            verbs=verbs,
+            tools=tools,
             wakeup=wakeup,
             keys=KeyCache(),
             name=name,
