@@ -1,7 +1,7 @@
 """A worker that asks a model, for tests: the endpoint stands in for a provider, everything else is the real thing."""
 
 import ssl
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ def endpoint(base_url: str, **changes: Any) -> ModelEndpoint:
 
 @asynccontextmanager
 async def asking(
-    first: ModelEndpoint, *further: ModelEndpoint, fallback: dict[str, Sequence[str]] | None = None
+    first: ModelEndpoint, *further: ModelEndpoint, fallback: Mapping[str, Sequence[str]] | None = None
 ) -> AsyncGenerator[ModelClient]:
     """A client for these endpoints."""
     client = ModelClient(first, plain(), *(EndpointClient(one, plain()) for one in further), fallback=fallback)

@@ -22,6 +22,7 @@ from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.child_tools import ChildTools
 from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
@@ -78,6 +79,8 @@ class Installation:
     name: str
     reader: TargetReader
     models: "Models | None"
+    calls: ChildTools
+    """Calls tools for the agents of jobs."""
     voice: Voice
     callbacks: Callbacks
     callback: "Callback | None"
@@ -177,6 +180,7 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            calls=ChildTools(pool, ids, tools),
             voice=voice,
             callbacks=Callbacks(pool, ids),
             callback=callback,

@@ -29,6 +29,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from deedbox.extend.action import Action
 from deedbox.extend.agents import AgentLimits, PendingCall, ToolPending
+from deedbox.extend.contract import input_schema
 from deedbox.model.errors import Problem
 from deedbox.model.failure import ActionFailure, Failure
 from deedbox.model.fingerprint import jcs, sha256
@@ -317,10 +318,9 @@ class _Calls(AbstractToolset[object]):
 
 
 def _definition(action: Action) -> ToolDefinition:
-    schema = action.input_model.model_json_schema()
     return ToolDefinition(
         name=action.name,
         description=inspect.getdoc(action.handler) or action.title,
-        parameters_json_schema=schema,
+        parameters_json_schema=dict(input_schema(action.input_model, action.document_fields)),
         strict=False,
     )

@@ -136,6 +136,8 @@ class Asking:
         for name in ask.tools:
             if name not in self.lent.actions or name == self.held.claimed.action:
                 raise ActionFailure("bug", "unknown_tool", f"{name!r} is no action that this agent could call.")
+            if (why := self.lent.actions[name].offer.withheld) is not None:
+                raise ActionFailure("bug", "unknown_tool", f"{name!r} is no tool: {why}.")
         if ask.name in self._agents:
             raise ActionFailure("bug", "step_under_way", f"The agent {ask.name!r} is under way in this attempt already.")
         self._agents.add(ask.name)

@@ -163,6 +163,8 @@ class EndpointClient:
             openai_chat_supports_max_completion_tokens=openai_itself,
             # The library would cut reasoning tags out of strings inside the JSON too; model_answer knows the difference.
             thinking_tags=("\x00<", "\x00>"),
+            # A stream that ends without one broke off, however much of it can be read.
+            openai_chat_streaming_requires_finish_reason=True,
         )
         self.model = OpenAIChatModel(endpoint.model, provider=OpenAIProvider(openai_client=client), profile=profile)
 
@@ -244,7 +246,7 @@ class EndpointClient:
         settings: ModelSettings,
         parameters: ModelRequestParameters | None,
         listener: Listener,
-    ) -> ModelResponse | Failure:
+    ) -> ModelResponse:
         stream_of = model_request_stream(self.model, messages, model_settings=settings, model_request_parameters=parameters)
         heard = -1e9
         async with stream_of as stream:
@@ -254,9 +256,7 @@ class EndpointClient:
                 if now - heard >= DRAFT_EVERY_S and (text := text_of(stream.get())):
                     heard = now
                     await listener(text)
-            response = stream.get()
-        # What ends without saying so broke off, however much of it can be read.
-        return _CONNECTION_LOST if response.finish_reason is None else response
+            return stream.get()
 
 
 def text_of(response: ModelResponse) -> str:
