@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -265,7 +267,7 @@ async def test_requests_tokens_and_money_are_bounded_over_all_attempts(
         return calls_of(("count_order", {"order_id": f"no {next(numbers)}"}), usage=usage)
 
     with OpenAiEndpoint([another], valid=ANSWER) as server:
-        async with agency(database, endpoint(server.base_url, input_price=3, output_price=15)) as one:
+        async with agency(database, endpoint(server.base_url, input_price=Decimal(3), output_price=Decimal(15))) as one:
             job_id, _ = await ran(one, given)
             assert (await result(database, job_id))[:3] == ("failed_terminal", "denied", "budget_exhausted")
     assert len(server.requests) == most
@@ -289,9 +291,27 @@ async def test_the_last_answer_is_repaired_within_bounds_and_classified(database
             job_id, _ = await ran(one, {})
             assert (await result(database, job_id))[2] == ends[last]
     assert len(server.requests) == (2 if last == "refusal" else 3)
+
+
+async def test_the_last_answer_is_repaired_and_the_job_says_what_it_took(database: TestDatabase) -> None:
     with OpenAiEndpoint([calls_of(COUNT), "prose", VALID], valid=ANSWER) as server:
-        async with agency(database, endpoint(server.base_url)) as one:
-            assert (await ran(one, {}))[1] == "completed"
+        async with agency(database, endpoint(server.base_url, input_price=Decimal(3), output_price=Decimal(15))) as one:
+            job_id, state = await ran(one, {})
+            assert state == "completed"
+            reader = replace(one.approver, roles=frozenset({"manager", "operator"}))
+            view = await Views(one.pool, app.actions).job(reader, job_id)
+            lines = await Views(one.pool, app.actions).timeline(reader, job_id) or []
+    assert view is not None
+    assert view.models == {
+        "calls": 3,
+        "requests": 3,
+        "input_tokens": 33,
+        "output_tokens": 15,
+        "tool_calls": 1,
+        "cost": {"USD": "0.000324"},
+        "unpriced": 0,
+    }
+    assert [line.detail["turn"] for line in lines if line.kind == "model"] == [0, 1, 2]
 
 
 @proves("G-AGENT-CANCEL")

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -182,7 +182,7 @@ async def test_an_answer_is_shown_as_a_draft_while_it_comes(database: TestDataba
             assert await one.state(job.job_id) == "running"
             server.let_on.set()
             await one.until(job.job_id, "completed", within=30)
-    assert isinstance(shown, dict)
+    shown = cast("dict[str, Any]", shown)
     assert shown["draft"] is True
     value: dict[str, str] = shown["value"]
     assert value

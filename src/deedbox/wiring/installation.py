@@ -27,6 +27,7 @@ from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
+from deedbox.operate.report import Reports
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
@@ -79,6 +80,7 @@ class Installation:
     name: str
     reader: TargetReader
     models: "Models | None"
+    reports: Reports
     calls: ChildTools
     """Calls tools for the agents of jobs."""
     voice: Voice
@@ -180,6 +182,7 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            reports=Reports(pool),
             calls=ChildTools(pool, ids, tools),
             voice=voice,
             callbacks=Callbacks(pool, ids),
