@@ -229,6 +229,11 @@ ROAD: tuple[Guarantee, ...] = (
         "G-AGENT-CANCEL", "Canceling a job cancels what it has called and what has not left.", "faults: beside n8n and agents"
     ),
     Guarantee(
+        "G-HANDOFF",
+        "Whoever drafts elsewhere is told no recipient and no key of ours, and what it hands in passes the same gate.",
+        "issue 5: model",
+    ),
+    Guarantee(
         "G-NO-CREDENTIALS-IN-HANDLER", "Neither a handler nor the model behind it is handed a credential.", "issue 2: library"
     ),
     # Policy

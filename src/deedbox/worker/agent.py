@@ -285,7 +285,7 @@ class _Calls(AbstractToolset[object]):
             self.failed = failure
             raise
         if outcome.final:
-            return outcome.envelope
+            return _told(outcome.envelope)
         found = outcome.envelope
         waits = PendingCall(name, found.get("job_id"), str(found.get("human_message") or "It has no outcome yet."))
         if waits not in self.pending:
@@ -315,6 +315,15 @@ class _Calls(AbstractToolset[object]):
         if outcome.final:
             await self._story.keep_outcome(turn, digest, outcome)
         return outcome
+
+
+_ORDER = ("status", "action", "error_code", "human_message", "retryable", "errors", "data", "object_id", "job_id", "audit_id")
+
+
+def _told(envelope: Mapping[str, Any]) -> dict[str, Any]:
+    """The envelope as the model is told it: the same text in every attempt, wherever it was kept meanwhile."""
+    ordered = json.loads(json.dumps(envelope, sort_keys=True))
+    return {name: ordered.get(name) for name in _ORDER}
 
 
 def _definition(action: Action) -> ToolDefinition:
