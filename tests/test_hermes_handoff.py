@@ -1,4 +1,4 @@
-"""The example that hands drafting over, as one command runs it: real processes on loopback, both ways, each line really seen."""
+"""The example that hands drafting over, as one command runs it: real processes, both ways, each line really seen."""
 
 import asyncio
 import os

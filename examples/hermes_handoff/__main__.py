@@ -89,6 +89,8 @@ class Show:
         async with asyncio.timeout(WITHIN_S):
             while seen.get("state") != state:
                 seen = await self.call("GET", f"/api/jobs/{job_id}?wait=2", who=self.mira)
+                if seen.get("failure"):
+                    raise RuntimeError(f"job {job_id} ended: {seen['failure']}")
         return seen
 
     async def approve(self, job_id: str) -> None:
@@ -206,13 +208,13 @@ async def by_webhook(show: Show) -> None:
     job_id = await show.submit("hand_over_draft", {"mail_id": "wrong-size"}, "mail-wrong-size")
     await show.until(job_id, "completed")
     unsigned = await show.http.post(f"{_hook(show)}/hooks/draft", json={"mail_id": "wrong-size", "text": "Do something else."})
-    show.note("what is not signed is not taken", unsigned.status_code == httpx2.codes.UNAUTHORIZED, unsigned.status_code)
+    show.note("what is not signed is not taken", unsigned.is_client_error, unsigned.status_code)
     seen = await show.seen()
     async with asyncio.timeout(WITHIN_S):
         while len((seen := await show.seen())["answers"]) < 2:  # noqa: ASYNC110 -- both of the nervous client's calls
             await asyncio.sleep(0.1)
     show.note("the webhook was called once, signed", len(seen["hooks"]) == 1, list(seen["hooks"]))
-    jobs = [job for job in (await show.call("GET", "/api/jobs?action=file_draft", who=show.mira))["jobs"]]
+    jobs: list[dict[str, Any]] = (await show.call("GET", "/api/jobs?action=file_draft", who=show.mira))["jobs"]
     show.note("its answer came twice and is one job", len(jobs) == 1 and seen["answers"] == [202, 202], seen["answers"])
     filed = str(jobs[0]["job_id"])
     await show.until(filed, "awaiting_human")

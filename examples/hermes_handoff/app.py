@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from deedbox import App, Context, Http, HttpCall, allow, hold
+from deedbox import App, Context, Evidence, Grounds, Http, HttpCall, Rule, hold, rules
 
 app = App(connectors=[Http()])
 
@@ -57,7 +57,26 @@ async def draft_reply(ctx: Context, mail: Mail) -> Draft:
     return draft
 
 
-@app.action(roles=["operator"], policy=allow())
+# The words of a mail go to our own agent without a person: nothing reaches a customer by it.
+TO_HERMES = rules(
+    Rule(
+        "words_to_hermes",
+        "allow",
+        "connector == 'http' && target == 'hermes_hook' && payload.path == '/hooks/draft' && effects == 1",
+        Grounds(
+            reversible=True,
+            evidence=Evidence("200 hand-overs of March", "2026-04-02", 1.0),
+            threshold=0.99,
+            approved_by="head of support",
+            valid_until="2027-03-31T00:00:00Z",
+            per_day=2000,
+        ),
+        version=1,
+    ),
+)
+
+
+@app.action(roles=["operator"], approvers=["manager"], policy=TO_HERMES)
 async def hand_over_draft(ctx: Context, mail: Mail) -> Handed:
     """Hand a mail's words over to Hermes' webhook; its draft comes as a call of its own."""
     found = await ctx.read("desk", f"/mails/{mail.mail_id}")

@@ -1,7 +1,7 @@
 """What stands outside, as one process: a Hermes that drafts (an API server and a webhook), and the desk that holds the mails.
 
-`python -m examples.hermes_handoff.neighbours` prints its two ports as JSON and serves until it is ended. It stands in for the real
-ones: Hermes' words come from a template, everything else is as on the wire. Secrets come by the environment.
+`python -m examples.hermes_handoff.neighbours` prints its two ports as JSON and serves until it is ended. It stands in for the
+real ones: Hermes' words come from a template, everything else is as on the wire. Secrets come by the environment.
 """
 
 import json
@@ -100,7 +100,7 @@ class Hermes(_Handler):
 
     def _hook(self, content: bytes) -> None:
         try:
-            event = verify((os.environ["HERMES_HOOK_SECRET"],), self.headers, content)
+            event = verify((os.environ["HERMES_HOOK_SECRET"],), dict(self.headers.items()), content)
         except BadSignatureError:
             SEEN.refused += 1
             self.say(401, {"error": "not signed"})
