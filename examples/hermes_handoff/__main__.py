@@ -179,6 +179,8 @@ async def _set_up(show: Show) -> None:
 
 
 async def _ready(show: Show) -> bool:
+    if show.processes[-1].returncode is not None:
+        raise RuntimeError(f"Deedbox did not start; see {show.state / 'log'}")
     try:
         return (await show.http.get(f"{show.url}/readyz")).is_success
     except httpx2.TransportError:

@@ -71,7 +71,6 @@ TO_HERMES = rules(
             valid_until="2027-03-31T00:00:00Z",
             per_day=2000,
         ),
-        version=1,
     ),
 )
 
