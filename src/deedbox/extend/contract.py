@@ -45,7 +45,7 @@ def input_schema(model: type[BaseModel], documents: Mapping[str, bool] | None = 
     properties = cast("dict[str, Any]", schema.get("properties", {}))
     for name in documents or {}:
         properties.pop(name, None)
-    return schema
+    return _without_unused(schema)
 
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -73,6 +73,24 @@ def faults(name: str, given: type[BaseModel], made: type[BaseModel], documents: 
     found += [f"{name}: input {where or '/'} {what}" for where, what in _faults(taken)]
     found += [f"{name}: output {where or '/'} {what}" for where, what in _faults(shown)]
     return found
+
+
+def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without definitions that nothing refers to any more."""
+    defined = cast("dict[str, Any]", schema.get("$defs", {}))
+    while unused := [name for name in defined if not _refers({**schema, "$defs": {**defined, name: None}}, name)]:
+        for name in unused:
+            del defined[name]
+    if not defined:
+        schema.pop("$defs", None)
+    return schema
+
+
+def _refers(part: Any, name: str) -> bool:
+    if isinstance(part, dict):
+        here = cast("dict[str, Any]", part)
+        return here.get("$ref") == f"#/$defs/{name}" or any(_refers(inner, name) for inner in here.values())
+    return isinstance(part, list) and any(_refers(inner, name) for inner in cast("list[Any]", part))
 
 
 def _faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
