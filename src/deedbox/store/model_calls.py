@@ -41,6 +41,8 @@ class SpentRow:
     output_tokens: int
     tool_calls: int
     cost: Decimal
+    canceled: bool
+    """Somebody has asked for it to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ async def spent(connection: Connection, job_id: UUID, currency: str, *, except_p
         {"job_id": job_id, "currency": currency, "except_part": except_part, "from_turn": from_turn},
     )
     row = await cursor.fetchone()
-    return SpentRow(*row) if row else SpentRow(0, 0, 0, 0, Decimal(0))
+    return SpentRow(*row) if row else SpentRow(0, 0, 0, 0, Decimal(0), canceled=False)
 
 
 async def steps(connection: Connection, job_id: UUID, prefix: str) -> dict[str, tuple[bytes, str]]:

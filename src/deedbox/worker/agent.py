@@ -151,6 +151,9 @@ class _Turns(WrapperModel):
     async def _asked(self, messages: list[ModelMessage], parameters: ModelRequestParameters) -> ModelResponse:
         limits = self._ask.limits
         before = await self._story.spent(self._clients[0].endpoint.currency)
+        if before.canceled:
+            # The worker is about to be told; until then nothing more is spent.
+            raise ActionFailure("canceled", "canceled", "The job was canceled while it ran.")
         if (what := _over(before, limits)) is not None:
             raise ActionFailure("denied", "budget_exhausted", f"The job's budget of {what} is used up.")
         for client in self._clients[:-1]:

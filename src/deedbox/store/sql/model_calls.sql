@@ -9,8 +9,10 @@ VALUES (%(call_id)s, %(job_id)s, %(attempt_id)s, %(tenant)s, %(action)s, %(part)
 -- name: spent
 -- What a job has spent on models in all of its attempts, and how many calls of tools its agents have asked for; `except_part` leaves
 -- out the turns of one agent from `from_turn` on. Cost is in the currency of the settings: what was spent in another is not in it.
+-- With whether somebody has asked for the job to stop, so that nothing more is spent then.
 SELECT coalesce(sum(requests), 0)::bigint, coalesce(sum(input_tokens), 0)::bigint, coalesce(sum(output_tokens), 0)::bigint,
-       coalesce(sum(tool_calls), 0)::bigint, coalesce(sum(cost) FILTER (WHERE currency = %(currency)s), 0)
+       coalesce(sum(tool_calls), 0)::bigint, coalesce(sum(cost) FILTER (WHERE currency = %(currency)s), 0),
+       coalesce((SELECT cancel_requested FROM deedbox.queue WHERE job_id = %(job_id)s), false)
 FROM deedbox.model_call
 WHERE job_id = %(job_id)s AND NOT (part = %(except_part)s AND turn >= %(from_turn)s)
 
