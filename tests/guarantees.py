@@ -9,13 +9,14 @@ import pytest
 from tests.promise import Guarantee
 from tests.promises_beyond import BEYOND
 from tests.promises_road import ROAD
+from tests.promises_tools import TOOLS
 
 
 class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *TOOLS)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

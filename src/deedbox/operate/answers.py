@@ -140,7 +140,8 @@ def _call(call: Mapping[str, Any]) -> str:
     role = f" with the role {call['role']}" if call["role"] else " without a role for it"
     claimed = f" It claimed the role {call['claimed_role']}, which counted for nothing." if call["claimed_role"] else ""
     code = f" as {call['error_code']}" if call["error_code"] else ""
-    answered = (call["detail"] or {}).get("answer")
+    detail: Mapping[str, Any] = call["detail"] or {}
+    answered = detail.get("answer")
     became = call["status"] if answered is None else f"{call['status']}, with {answered}"
     took = f" in {call['duration_ms']:.0f} ms" if call["duration_ms"] is not None else ""
     job = "" if call["job_id"] is None else f" It is about job {call['job_id']}."
