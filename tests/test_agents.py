@@ -280,7 +280,9 @@ async def test_parents_that_wait_leave_room_for_what_they_wait_for(database: Tes
             jobs = [await one.submit("answer_customer", {"text": f"{number}"}) for number in range(3)]
             for job in jobs:
                 await one.until(job.job_id, "completed", within=60)
-    assert len(server.requests) == 6
+            waited = await database.value("SELECT count(*) FROM deedbox.event WHERE type = 'job.retrying'")
+    assert (len(server.requests), waited) == (6, 0)
+    assert all(told["status"] == "success" for request in server.requests for told in request.answers)
 
 
 @pytest.mark.parametrize("last", ["prose", "cut_off", "refusal"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any, cast
 
@@ -12,8 +13,10 @@ from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from deedbox.extend.sensitive import Sensitive
 from deedbox.model.backoff import Retry
+from deedbox.model.errors import DeedboxError
 from deedbox.model.failure import ActionFailure
 from deedbox.model.policy import allow
+from deedbox.operate.report import Reports
 from deedbox.settings import Settings
 from deedbox.store import model_calls
 from deedbox.store.transaction import autocommit
@@ -269,6 +272,11 @@ async def test_what_was_spent_is_added_up_over_all_attempts(database: TestDataba
             async with autocommit(one.pool) as connection:
                 spent = await model_calls.spent(connection, job.job_id, "USD")
                 (line,) = await model_calls.report(connection, "default", 3600)
+            reader = replace(one.approver, roles=frozenset({"manager"}))
+            report = await Reports(one.pool).models(reader, 3600)
+            with pytest.raises(DeedboxError, match="may read"):
+                await Reports(one.pool).models(replace(reader, roles=frozenset()), 3600)
+    assert (report.cost, report.unpriced, len(report.models)) == ({"USD": "0.000324"}, 0, 1)
     assert (spent.requests, spent.input_tokens, spent.output_tokens) == (3, 33, 15)
     assert spent.cost == 3 * (Decimal(33) + Decimal(75)) / 1_000_000
     assert (line.action, line.calls, line.jobs, line.currency) == ("draft_reply", 3, 1, "USD")
