@@ -33,6 +33,7 @@ async def test_what_is_found_is_told(database: TestDatabase) -> None:
         box.work()
         got = shape(await box.call("get_status", {"order_id": "A-1"}))
         assert (got["status"], got["object_id"], got["error_code"]) == ("success", "A-1", None), got
+        assert got["human_message"] == "Get status is done. Its id is A-1."
         assert got["data"] == {"order_id": "A-1", "state": "open", "text": ""}
 
 
