@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from deedbox.connectors.submit import Submit, SubmitJob
     from deedbox.connectors.telegram import Telegram, TelegramMessage
     from deedbox.connectors.templated import HttpTemplate
+    from deedbox.extend.agents import AgentLimits, ToolPending
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.contract import Reason
     from deedbox.extend.document import Document
@@ -30,6 +31,7 @@ else:
     _PLACES = {
         "Abstain": "extend.outcome",
         "ActionFailure": "model.failure",
+        "AgentLimits": "extend.agents",
         "App": "extend.registry",
         "Context": "extend.context",
         "Document": "extend.document",
@@ -52,6 +54,7 @@ else:
         "SubmitJob": "connectors.submit",
         "Telegram": "connectors.telegram",
         "TelegramMessage": "connectors.telegram",
+        "ToolPending": "extend.agents",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
@@ -68,6 +71,7 @@ else:
 __all__ = [
     "Abstain",
     "ActionFailure",
+    "AgentLimits",
     "App",
     "Context",
     "Document",
@@ -90,6 +94,7 @@ __all__ = [
     "SubmitJob",
     "Telegram",
     "TelegramMessage",
+    "ToolPending",
     "allow",
     "deny",
     "hold",

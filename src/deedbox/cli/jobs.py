@@ -122,6 +122,7 @@ def _show_job(job: JobView) -> None:
             ),
             *(("effect", _effect(one)) for one in job.effects),
             ("result", json.dumps(job.result, ensure_ascii=False) if job.result is not None else None),
+            ("models", _models(job)),
             ("contents", _gone(job)),
         ]
     )
@@ -130,6 +131,14 @@ def _show_job(job: JobView) -> None:
 def _gone(job: JobView) -> str | None:
     at = job.contents_pruned_at
     return None if at is None else f"removed {at:%Y-%m-%d %H:%M} UTC, when their retention had passed"
+
+
+def _models(job: JobView) -> str | None:
+    found = job.models
+    if found is None:
+        return None
+    money = " and ".join(f"{amount} {currency}" for currency, amount in dict(found["cost"]).items()) or "no price is set"
+    return f"{found['requests']} requests, {found['input_tokens']:,} tokens in and {found['output_tokens']:,} out, {money}"
 
 
 def _effect(one: EffectSummary) -> str:

@@ -198,6 +198,7 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
         },
         "/api/policy": {"get": _read("list_policies", "The policy of each action, rule by rule.")},
+        "/api/report": {"get": _read("show_report", "What actions have spent on models lately.", since)},
         "/api/policy/trial": {"get": _read("try_policies", "What was proposed lately under the rules of now.", since)},
         "/api/alerts": {"get": _read("list_alerts", "What a person should look at, newest first.")},
         "/api/alerts/{alert_id}/close": {
@@ -369,6 +370,7 @@ _SCHEMAS: dict[str, Any] = {
             "last_error": {"type": ["object", "null"]},
             "failure": {"type": ["object", "null"]},
             "needs_attention": {"type": "boolean"},
+            "models": {"type": ["object", "null"]},
             "approvals": {"type": "array", "items": {"type": "object"}},
             "effects": {"type": "array", "items": {"type": "object"}},
             "documents": {"type": "array", "items": {"type": "object"}},

@@ -67,6 +67,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("POST", "/api/delegations"): Permission("person", None, "no more than one has oneself"),
     ("POST", "/api/delegations/{delegation_id}/withdraw"): Permission("person", None, "who gave it or has it"),
     ("GET", "/api/policy"): _verb("read"),
+    ("GET", "/api/report"): _verb("read"),
     ("GET", "/api/policy/trial"): _verb("read"),
     ("GET", "/api/alerts"): _verb("read"),
     ("POST", "/api/alerts/{alert_id}/close"): _verb("reconcile", "a person"),

@@ -70,6 +70,8 @@ class Views:
         if row is None:
             return None
         view = job_view(row)
+        if view.models is not None and not principal.may("read"):
+            view = replace(view, models=None)
         if view.result is not None:
             view = replace(view, result=mask.output(view.result))
         return view if view.partial is None or self._shows_drafts(principal, view.action) else replace(view, partial=None)

@@ -31,6 +31,7 @@ _RECORDS = (
     "forget_approvals",
     "forget_verdicts",
     "forget_proposed",
+    "forget_model_calls",
 )
 
 

@@ -78,6 +78,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             callbacks=installation.callbacks,
             targets=installation.targets,
             tools=installation.tools,
+            reports=installation.reports,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
             identity=Identity(pool, installation.ids, installation.keys),

@@ -45,6 +45,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             came_through=installation.pulse.beat,
             reader=installation.reader,
             models=installation.models,
+            calls=installation.calls,
         )
     if "dispatch" in roles:
         connectors: dict[str, Connector] = {**installation.app.connectors, **installation.voice.connectors}

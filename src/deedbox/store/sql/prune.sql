@@ -220,6 +220,10 @@ DELETE FROM deedbox.verdict WHERE job_id = ANY (%(jobs)s)
 -- Remove what is left of these jobs' proposed effects.
 DELETE FROM deedbox.proposal_effect WHERE job_id = ANY (%(jobs)s)
 
+-- name: forget_model_calls
+-- Remove what these jobs asked of models.
+DELETE FROM deedbox.model_call WHERE job_id = ANY (%(jobs)s)
+
 -- name: places
 -- The next jobs by id from a cursor on: how many were looked at, the last of them, and those that are in `queue` and in `result`,
 -- or in neither. One statement is one snapshot, so a job on its way from one to the other is seen in exactly one.

@@ -31,7 +31,15 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
-       j.parent_job_id, q.deadline, r.pruned_at, j.subject
+       j.parent_job_id, q.deadline, r.pruned_at, j.subject,
+       (SELECT jsonb_build_object('calls', sum(m.calls), 'requests', sum(m.requests), 'input_tokens', sum(m.input_tokens),
+            'output_tokens', sum(m.output_tokens), 'tool_calls', sum(m.tool_calls),
+            'cost', coalesce(jsonb_object_agg(m.currency, trim_scale(m.cost)::text) FILTER (WHERE m.currency IS NOT NULL), '{}'),
+            'unpriced', coalesce(sum(m.calls) FILTER (WHERE m.currency IS NULL), 0))
+        FROM (SELECT c.currency, count(*) AS calls, sum(c.requests) AS requests, sum(c.input_tokens) AS input_tokens,
+                     sum(c.output_tokens) AS output_tokens, sum(c.tool_calls) AS tool_calls, sum(c.cost) AS cost
+              FROM deedbox.model_call c WHERE c.job_id = j.job_id GROUP BY c.currency) AS m
+        HAVING count(*) > 0)
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
@@ -140,6 +148,13 @@ SELECT at, kind, what, detail FROM (
                               'build', a.build, 'started_at', a.started_at, 'class', a.class, 'code', a.code,
                               'message', a.message, 'model', a.model, 'repairs', a.repairs, 'usage', a.usage)
     FROM j JOIN deedbox.attempt a USING (job_id)
+    UNION ALL
+    SELECT m.called_at, 3, m.turn, 'model', coalesce(m.code, 'answered'),
+           jsonb_build_object('part', m.part, 'turn', m.turn, 'endpoint', m.endpoint, 'model', m.model, 'attempt_id', m.attempt_id,
+                              'requests', m.requests, 'input_tokens', m.input_tokens, 'output_tokens', m.output_tokens,
+                              'tool_calls', m.tool_calls, 'repairs', m.repairs, 'duration_ms', m.duration_ms,
+                              'cost', trim_scale(m.cost)::text, 'currency', m.currency)
+    FROM j JOIN deedbox.model_call m USING (job_id)
     UNION ALL
     SELECT a.requested_at, 4, 0, 'approval', 'requested',
            jsonb_build_object('approval_id', a.approval_id, 'group', a.group_name, 'purpose', a.purpose, 'audience', a.audience,
