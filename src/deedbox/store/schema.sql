@@ -646,6 +646,40 @@ ALTER TABLE deedbox.lane ALTER COLUMN lane_id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE deedbox.model_call (
+    call_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    part text NOT NULL,
+    turn integer DEFAULT 0 NOT NULL,
+    endpoint text NOT NULL,
+    model text NOT NULL,
+    requests integer NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    tool_calls integer DEFAULT 0 NOT NULL,
+    repairs integer DEFAULT 0 NOT NULL,
+    cost numeric(24,12),
+    currency text,
+    code text,
+    duration_ms bigint NOT NULL,
+    called_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT model_call_cost_check CHECK ((cost >= (0)::numeric)),
+    CONSTRAINT model_call_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT model_call_duration_ms_check CHECK ((duration_ms >= 0)),
+    CONSTRAINT model_call_endpoint_check CHECK ((endpoint ~ '\S'::text)),
+    CONSTRAINT model_call_input_tokens_check CHECK ((input_tokens >= 0)),
+    CONSTRAINT model_call_output_tokens_check CHECK ((output_tokens >= 0)),
+    CONSTRAINT model_call_part_check CHECK (((part ~ '\S'::text) AND (length(part) <= 100))),
+    CONSTRAINT model_call_priced CHECK (((cost IS NULL) = (currency IS NULL))),
+    CONSTRAINT model_call_repairs_check CHECK ((repairs >= 0)),
+    CONSTRAINT model_call_requests_check CHECK ((requests >= 0)),
+    CONSTRAINT model_call_tool_calls_check CHECK ((tool_calls >= 0)),
+    CONSTRAINT model_call_turn_check CHECK ((turn >= 0))
+);
+
 CREATE TABLE deedbox.notice (
     effect_id uuid NOT NULL,
     template text NOT NULL,
@@ -1081,6 +1115,9 @@ ALTER TABLE ONLY deedbox.lane
 ALTER TABLE ONLY deedbox.lane
     ADD CONSTRAINT lane_queue_action_tenant_key UNIQUE (queue, action, tenant);
 
+ALTER TABLE ONLY deedbox.model_call
+    ADD CONSTRAINT model_call_pkey PRIMARY KEY (call_id);
+
 ALTER TABLE ONLY deedbox.notice
     ADD CONSTRAINT notice_once_key UNIQUE (once);
 
@@ -1248,6 +1285,10 @@ CREATE INDEX job_replaces ON ONLY deedbox.job USING btree (replaces) WHERE (repl
 CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, job_id);
 
 CREATE INDEX lane_action ON deedbox.lane USING btree (action);
+
+CREATE INDEX model_call_at ON deedbox.model_call USING btree (tenant, called_at);
+
+CREATE INDEX model_call_job ON deedbox.model_call USING btree (job_id);
 
 CREATE INDEX notice_alert ON deedbox.notice USING btree (alert_id) WHERE (alert_id IS NOT NULL);
 
