@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 from pydantic import BaseModel
 
 from deedbox.extend.document import Document
+from deedbox.extend.follow_up import FollowUp, checked_follow_ups
 from deedbox.extend.outcome import Abstain
 from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry, seconds
@@ -86,6 +87,8 @@ class Action:
     escalate_to: str | None = None
     """The role that may decide as well what has waited for `escalate_after_s` seconds."""
     escalate_after_s: float | None = None
+    follow_ups: tuple[FollowUp, ...] = ()
+    """What the reader of its finished result may ask for next."""
 
     @property
     def sensitive_input(self) -> tuple[Path, ...]:
@@ -132,6 +135,7 @@ def make_action(
     callback: str | None = None,
     mask: bool | Iterable[str] = False,
     data_subject: KeyFrom | None = None,
+    follow_ups: Iterable[FollowUp] = (),
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -194,7 +198,15 @@ def make_action(
         domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
         escalate_to=escalate_to,
         escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
+        follow_ups=_follow_ups(name, follow_ups),
     )
+
+
+def _follow_ups(name: str, given: Iterable[FollowUp]) -> tuple[FollowUp, ...]:
+    try:
+        return checked_follow_ups(given)
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
 
 
 def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
+from deedbox.extend.follow_up import FollowUp
 from deedbox.model.backoff import Retry
 from deedbox.model.consequence import LICENSED, Consequence
 from deedbox.model.facts import EffectKind
@@ -72,6 +73,7 @@ class App:
         escalate_after: str | float | None = None,
         mask: bool | Iterable[str] = False,
         data_subject: KeyFrom | None = None,
+        follow_ups: Iterable[FollowUp] = (),
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -96,6 +98,7 @@ class App:
         What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
         it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
         whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
+        `follow_ups` are what the reader of a finished result may ask for next; the widget shows them as buttons.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -128,6 +131,7 @@ class App:
                 callback=callback,
                 mask=mask,
                 data_subject=data_subject,
+                follow_ups=follow_ups,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")
