@@ -43,16 +43,16 @@ class Analysis(BaseModel):
     model_config = ConfigDict(extra="forbid")
     recipient: Recipient
     budget_eur: float = Field(ge=5, le=1000, allow_inf_nan=False, description="the most that one gift may cost, in euros")
-    history: Document = Field(description="the purchase history, a CSV that was uploaded before")
+    purchases: Document = Field(description="the purchase history, a CSV that was uploaded before")
     kind: Category | None = Field(default=None, description="look at this kind of gift alone")
     leave_out: list[Word] = Field(default_factory=list, max_length=60, description="product numbers not to suggest")
     count: int = Field(default=6, ge=1, le=10, description="how many ideas at most")
 
 
-class HistoryRead(BaseModel):
+class PurchasesRead(BaseModel):
     """What the history came to; `unreadable` and `repeated` rows were passed over."""
 
-    purchases: int
+    rows: int
     unreadable_rows: int
     repeated_rows: int
     since: str = Field(max_length=10)
@@ -64,7 +64,7 @@ class GiftList(BaseModel):
 
     summary: str = Field(max_length=400)
     ideas: list[Idea] = Field(max_length=12)
-    history: HistoryRead
+    purchases: PurchasesRead
 
 
 class Kept(BaseModel):
@@ -72,14 +72,14 @@ class Kept(BaseModel):
 
     document_id: str = Field(max_length=36)
     name: str = Field(max_length=255)
-    history: HistoryRead
+    purchases: PurchasesRead
 
 
-class History(BaseModel):
+class Purchases(BaseModel):
     """A purchase history as a CSV."""
 
     model_config = ConfigDict(extra="forbid")
-    history: Document
+    purchases: Document
 
 
 class Ideas(BaseModel):
@@ -95,10 +95,10 @@ class Shelf(BaseModel):
 
 
 @app.action(roles=["operator"], policy=allow(), key="content")
-async def add_purchase_history(ctx: Context, given: History) -> Kept:
+async def add_purchase_history(ctx: Context, given: Purchases) -> Kept:
     """Take in a purchase history and say what is in it; has no effects."""
-    taste = await _taste(ctx, given.history)
-    return Kept(document_id=str(given.history.document_id), name=given.history.name, history=_read(taste))
+    taste = await _taste(ctx, given.purchases)
+    return Kept(document_id=str(given.purchases.document_id), name=given.purchases.name, purchases=_read(taste))
 
 
 @app.action(
@@ -110,7 +110,7 @@ async def add_purchase_history(ctx: Context, given: History) -> Kept:
 )
 async def start_deep_analysis(ctx: Context, given: Analysis) -> GiftList:
     """Find gifts by a purchase history, a profile of the recipient and a budget, with reasons; takes a while."""
-    taste = Taste.model_validate(await ctx.step("1 history", lambda: _taste(ctx, given.history), given=given.history.sha256))
+    taste = Taste.model_validate(await ctx.step("1 history", lambda: _taste(ctx, given.purchases), given=given.purchases.sha256))
     shelves = shelves_for(given.recipient, taste, given.kind)
     total = 1 + len(shelves) + 1 + given.count + 1
     await ctx.progress(1, total, f"Step 1 of 4: read {taste.rows} purchases")
@@ -123,7 +123,7 @@ async def start_deep_analysis(ctx: Context, given: Analysis) -> GiftList:
     async def draft(most: int) -> Ideas:
         """Show what there is. As a part of a step it is told once, however often the attempt begins again."""
         ideas = ideas_now()
-        await ctx.partial(GiftList(summary=DRAFT, ideas=ideas[:most], history=_read(taste)))
+        await ctx.partial(GiftList(summary=DRAFT, ideas=ideas[:most], purchases=_read(taste)))
         return Ideas(ideas=ideas)
 
     for number, category in enumerate(shelves, start=1):
@@ -145,7 +145,7 @@ async def start_deep_analysis(ctx: Context, given: Analysis) -> GiftList:
         await ctx.progress(2 + len(shelves) + done, total, f"Step 4 of 4: checked the offer for {idea.title}")
     kept = final_ideas(found, offers, given.budget_eur, given.count)
     await ctx.progress(total, total, "Step 4 of 4: ranked the ideas")
-    return GiftList(summary=_summary(given, kept), ideas=kept, history=_read(taste))
+    return GiftList(summary=_summary(given, kept), ideas=kept, purchases=_read(taste))
 
 
 async def _taste(ctx: Context, document: Document) -> Taste:
@@ -164,9 +164,9 @@ async def _offer(ctx: Context, sku: str) -> Offer:
     return Offer.model_validate(await ctx.read("shop", f"/offers/{quote(sku)}"))
 
 
-def _read(taste: Taste) -> HistoryRead:
-    return HistoryRead(
-        purchases=taste.rows,
+def _read(taste: Taste) -> PurchasesRead:
+    return PurchasesRead(
+        rows=taste.rows,
         unreadable_rows=taste.unreadable,
         repeated_rows=taste.repeated,
         since=taste.since.isoformat(),

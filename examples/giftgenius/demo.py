@@ -26,7 +26,7 @@ RECIPIENT = {"relation": "sister", "age": 34, "interests": ["hiking", "tea", "re
 
 async def upload(house: House) -> str:
     """Hand the history in, as a person with a file does; returns the document's number."""
-    files = {"history": ("history.csv", history(), "text/csv")}
+    files = {"purchases": ("history.csv", history(), "text/csv")}
     answer = await house.call("POST", "/api/actions/add_purchase_history/jobs", files=files)
     job = await house.until_over(str(answer.json()["job_id"]))
     return str(job["result"]["document_id"])
@@ -34,7 +34,7 @@ async def upload(house: House) -> str:
 
 async def start(house: House, document_id: str, **changed: Any) -> str:
     """Start an analysis, as an agent does, which names the document; returns the job."""
-    given = {"recipient": RECIPIENT, "budget_eur": 60, "history": {"document_id": document_id}, **changed}
+    given = {"recipient": RECIPIENT, "budget_eur": 60, "purchases": {"document_id": document_id}, **changed}
     answer = await house.call("POST", "/api/actions/start_deep_analysis/jobs", json=given)
     answer.raise_for_status()
     return str(answer.json()["job_id"])
@@ -72,8 +72,8 @@ async def flaky_road(house: House, shown: Shown, document_id: str) -> None:
         console.print(f"   {place}. {idea['title']}, {idea['price']:.2f} {idea['currency']}: {idea['reason']}", markup=False)
     good = bool(result["ideas"]) and all(idea["reason"] and idea["price"] <= 60 for idea in result["ideas"])
     shown.note("a ranking with reasons, within the budget", good, result["summary"])
-    read = result["history"]
-    shown.note("all rows were read, and it says which not", read["purchases"] == ROWS + 1, f"{read}")
+    read = result["purchases"]
+    shown.note("all rows were read, and it says which not", read["rows"] == ROWS + 1, f"{read}")
     again = await start(house, document_id)
     shown.note("the same request is the same job", again == job_id, again)
     shown_before = [idea["sku"] for idea in result["ideas"]]
@@ -114,12 +114,12 @@ async def cancel(house: House, shown: Shown, document_id: str) -> None:
 async def bad_input(house: House, shown: Shown) -> None:
     """What cannot be done says why."""
     say("4  What cannot be done")
-    files = {"history": ("holiday.csv", b"beach,sun\n1,2\n", "text/csv")}
+    files = {"purchases": ("holiday.csv", b"beach,sun\n1,2\n", "text/csv")}
     answer = await house.call("POST", "/api/actions/add_purchase_history/jobs", files=files)
     job = await house.until_over(str(answer.json()["job_id"]))
     error: dict[str, Any] = job["last_error"] or {}
     shown.note("a file that is no history", error.get("code") == "unreadable_history", str(error.get("message")))
-    given = {"recipient": RECIPIENT, "budget_eur": 60, "history": {"document_id": "0197f2a8-0000-7000-8000-0000000000d0"}}
+    given = {"recipient": RECIPIENT, "budget_eur": 60, "purchases": {"document_id": "0197f2a8-0000-7000-8000-0000000000d0"}}
     refused = await house.call("POST", "/api/actions/start_deep_analysis/jobs", json=given)
     errors: list[dict[str, Any]] = refused.json().get("errors") or [{}]
     pointer = errors[0].get("pointer")
