@@ -9,13 +9,14 @@ import pytest
 from tests.promise import Guarantee
 from tests.promises_beyond import BEYOND
 from tests.promises_road import ROAD
+from tests.promises_widget import WIDGET
 
 
 class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *WIDGET)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

@@ -163,7 +163,7 @@ function ended(envelope, data) {
   const good = envelope.status === "success";
   const stopped = data.state === "canceled";
   badge(STATES[data.state] || (good ? "Done" : "Failed"), good ? "done" : stopped ? "" : "bad");
-  for (const id of ["bar", "draft", "approval", "cancel", "sure"]) $(id).hidden = true;
+  for (const id of ["bar", "draft", "approval", "cancel", "sure", "refused"]) $(id).hidden = true;
   const result = data.result;
   const leads = good && isObject(result) && first(result, LEADS);
   put("say", leads ? "" : envelope.human_message);
@@ -219,12 +219,14 @@ function approval(given) {
 
 async function act(buttons, tool, args, sentence) {
   for (const id of buttons) $(id).disabled = true;
+  put("refused", "");
   try {
     const envelope = await host.callTool(tool, args);
-    if (envelope.status === "error") put("trouble", envelope.human_message);
+    // A job that has ended meanwhile is an answer as well: the next look at it says so.
+    if (envelope.status === "error" && !envelope.data) put("refused", envelope.human_message);
     else sentence();
   } catch {
-    put("trouble", "That did not get through; please try again.");
+    put("refused", "That did not get through; please try again.");
   } finally {
     for (const id of buttons) $(id).disabled = false;
     job.delay = SOON_MS;
