@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
 
+from deedbox.extend import contract
 from deedbox.extend.document import Document
 from deedbox.extend.follow_up import FollowUp, checked_follow_ups
 from deedbox.extend.outcome import Abstain
@@ -30,6 +31,24 @@ MOST_PRIORITY = 1000
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
 _ROLE = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 _TOO_WIDE = ("_tool", "_api", "_database")
+
+
+MOST_TOOL_CALLS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How an action is offered to agents as a tool.
+
+    `withheld` says why it is not offered, None where it is. `calls` is how many calls of tools one of its own jobs may make.
+    `object_id` is the dotted name of the output's member that names the thing, where no receipt does. `task_error` has its
+    failures told as the protocol's own.
+    """
+
+    withheld: str | None = None
+    calls: int = 100
+    object_id: str | None = None
+    task_error: bool = False
 
 
 class RegistrationError(ValueError):
@@ -89,6 +108,8 @@ class Action:
     escalate_after_s: float | None = None
     follow_ups: tuple[FollowUp, ...] = ()
     """What the reader of its finished result may ask for next."""
+    offer: Offer = field(default_factory=Offer)
+    """How it is offered to agents, and why not where it is not."""
 
     @property
     def sensitive_input(self) -> tuple[Path, ...]:
@@ -99,6 +120,11 @@ class Action:
     def sensitive_output(self) -> tuple[Path, ...]:
         """The paths of what its output marks as sensitive."""
         return sensitive_paths(self.output_model)
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether it can have no effects, whatever its handler does: who may read may run it, with one of its roles."""
+        return self.consequence == "read" and self.policy.decision == "allow"
 
     @property
     def versions(self) -> frozenset[int]:
@@ -136,6 +162,10 @@ def make_action(
     mask: bool | Iterable[str] = False,
     data_subject: KeyFrom | None = None,
     follow_ups: Iterable[FollowUp] = (),
+    tool: bool | None = None,
+    tool_calls: int = 100,
+    object_id: str | None = None,
+    task_error: bool = False,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -199,6 +229,7 @@ def make_action(
         escalate_to=escalate_to,
         escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
         follow_ups=_follow_ups(name, follow_ups),
+        offer=_offer(name, (input_model, output_model), tool, tool_calls, object_id, task_error=task_error),
     )
 
 
@@ -207,6 +238,27 @@ def _follow_ups(name: str, given: Iterable[FollowUp]) -> tuple[FollowUp, ...]:
         return checked_follow_ups(given)
     except ValueError as error:
         raise RegistrationError(f"{name}: {error}") from error
+
+
+def _offer(
+    name: str,
+    models: tuple[type[BaseModel], type[BaseModel]],
+    tool: bool | None,  # noqa: FBT001 -- what is declared
+    calls: int,
+    object_id: str | None,
+    *,
+    task_error: bool,
+) -> Offer:
+    if not 0 <= calls <= MOST_TOOL_CALLS:
+        raise RegistrationError(f"{name}: tool_calls is from 0 to {MOST_TOOL_CALLS}")
+    if object_id is not None:
+        _field_of(name, models[1], object_id, "object_id")
+    if tool is False:
+        return Offer("its registration says tool=False", calls, object_id, task_error)
+    found = contract.faults(name, *models, _document_fields(models[0]))
+    if found and tool:
+        raise RegistrationError(f"{found[0]}. An action that is a tool keeps the contract of tools")
+    return Offer(found[0] if found else None, calls, object_id, task_error)
 
 
 def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:

@@ -191,6 +191,21 @@ async def patiently(request: Request, deps: HttpDeps, wait_s: float, ask: Callab
     return await ask(0)
 
 
+async def unless_gone(request: Request, answer: Awaitable[Answer]) -> Answer:
+    """The answer; given up when the caller hangs up, with ClientDisconnect. The body must have been read."""
+    asked = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        raise ClientDisconnect
+    finally:
+        for task in (asked, gone):
+            task.cancel()
+        await asyncio.gather(asked, gone, return_exceptions=True)
+
+
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

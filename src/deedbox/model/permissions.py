@@ -36,8 +36,17 @@ _PREFLIGHT = Permission("open", None, "says whether a page of the origin may cal
 _PAGE = Permission("session", None, "leads to the login where there is no session")
 
 ROUTES: dict[tuple[str, str], Permission] = {
-    ("POST", "/api/actions/{action}/jobs"): _verb("submit", "and a role that the action names; a form key for its one action"),
+    ("POST", "/api/actions/{action}/jobs"): Permission(
+        "bearer",
+        None,
+        "a role that the action names, with `submit`, or with `read` where the action can have no effects; "
+        "a form key for its one action",
+    ),
     ("OPTIONS", "/api/actions/{action}/jobs"): _PREFLIGHT,
+    ("GET", "/api/tools"): Permission("bearer", None, "what the bearer's roles may call"),
+    ("POST", "/api/tools/{action}"): Permission(
+        "bearer", None, "a role that the action names, with `submit`, or with `read` where the action can have no effects"
+    ),
     ("GET", "/api/jobs"): _OWN,
     ("GET", "/api/jobs/{job_id}"): Permission("bearer", None, f"{_OWN.why}; the status token of that job"),
     ("OPTIONS", "/api/jobs/{job_id}"): _PREFLIGHT,
@@ -94,6 +103,9 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/readyz"): Permission("open", None, "for load balancers; says what is not ready, without data of anybody"),
     ("GET", "/metrics"): Permission("open", None, "for Prometheus; counts without data of anybody; keep it inside"),
     ("GET", "/api/openapi.json"): Permission("open", None, "the description of the API; it holds no data"),
+    ("POST", "/mcp"): Permission("bearer", None, "each tool asks what its action or its route of the API asks"),
+    ("DELETE", "/mcp"): Permission("bearer", None, "ends a session of the older protocol, of which nothing is kept"),
+    ("OPTIONS", "/mcp"): _PREFLIGHT,
     ("GET", "/"): _PAGE,
     ("GET", "/login"): Permission("open", None, "the form to log in"),
     ("POST", "/login"): Permission("open", None, "takes the name and the password themselves; its own form alone"),

@@ -1,6 +1,7 @@
 """The HTTP face with its pages, over what a process has open."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 from deedbox.wiring.installation import Installation
+from deedbox.wiring.mcp_face import mcp_routes
 
 
 def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
@@ -75,6 +77,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             alerts=installation.alerts,
             callbacks=installation.callbacks,
             targets=installation.targets,
+            tools=installation.tools,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
             identity=Identity(pool, installation.ids, installation.keys),
@@ -85,5 +88,6 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             ready=Readiness(pool, installation.ids, installation.name, installation.pulse),
             refused=installation.intake.journal_refusal,
             stopping=stopping,
-        )
+        ),
+        beside=partial(mcp_routes, installation, stopping),
     )

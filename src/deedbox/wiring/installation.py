@@ -22,15 +22,17 @@ from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
+from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
-from deedbox.store import sensitive
+from deedbox.store import asked, sensitive
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
@@ -69,6 +71,7 @@ class Installation:
     policies: Policies
     alerts: Alerts
     targets: Targets
+    tools: Tools
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -81,6 +84,8 @@ class Installation:
     """Delivers callbacks, where settings name receivers. It is none of the app's connectors: no action plans one."""
     guard: LoginGuard
     providers: "Providers | None"
+    secrets: tuple[bytes, ...]
+    """What all processes seal with what a client carries for them, the newest first; empty where nothing is served."""
 
 
 @asynccontextmanager
@@ -114,6 +119,7 @@ async def opened(
         models = await _models(settings, policy, stack)
         guard = LoginGuard()
         providers = await _providers(settings, pool, ids, policy, guard, stack) if "api" in roles else None
+        secrets_shared = await _secrets(pool) if "api" in roles else ()
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -139,6 +145,19 @@ async def opened(
         for connector in app.connectors.values():
             if isinstance(connector, TakesSubmitter):
                 connector.take_submitter(submitter)
+        views = Views(pool, app.actions)
+        verbs = Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled)
+        tools = Tools(
+            pool,
+            ids,
+            app.actions,
+            intake=intake,
+            views=views,
+            follow=Follow(views, wakeup),
+            verbs=verbs,
+            public_url=settings.public_url,
+        )
+        stack.push_async_callback(tools.drain)
         yield Installation(
             settings=settings,
             app=app,
@@ -146,7 +165,7 @@ async def opened(
             pool=pool,
             ids=ids,
             intake=intake,
-            views=Views(pool, app.actions),
+            views=views,
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
@@ -154,7 +173,8 @@ async def opened(
             alerts=Alerts(pool),
             targets=Targets(pool, app.connectors),
             pulse=Pulse(),
-            verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
+            verbs=verbs,
+            tools=tools,
             wakeup=wakeup,
             keys=KeyCache(),
             name=name,
@@ -165,6 +185,7 @@ async def opened(
             callback=callback,
             guard=guard,
             providers=providers,
+            secrets=secrets_shared,
         )
 
 
@@ -229,6 +250,11 @@ async def _providers(
     )
     stack.push_async_callback(providers.aclose)
     return providers
+
+
+async def _secrets(pool: Pool) -> tuple[bytes, ...]:
+    async with autocommit(pool) as connection:
+        return (await asked.secret(connection, "mcp"),)
 
 
 async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:
