@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from playwright.async_api import Browser, expect
 
-from deedbox.mcp.widget import MEDIA_TYPE, META, URI, page
+from deedbox.mcp.widget import META, URI, page
 from tests.guarantees import proves
 from tests.servers.app_host import AppHost, Chat, app_host, result_of
 from tests.test_web_chromium import _LOOK as LOOK
@@ -119,12 +119,21 @@ async def text(chat: Chat) -> str:
 def test_the_page_is_one_and_asks_for_nothing() -> None:
     made = page()
     assert made == page()
-    assert (URI, MEDIA_TYPE) == ("ui://deedbox/job", "text/html;profile=mcp-app")
-    assert all(not origins for origins in META["ui"]["csp"].values())
+    assert URI == "ui://deedbox/job"
+    assert all(not origins for origins in META["csp"].values())
     head = made.split("<style>")[0]
     assert "default-src 'none'; script-src 'sha256-" in head
     assert "unsafe" not in head
-    for reading_markup in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "http:", "https:"):
+    for reading_markup in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "http:",
+        "https:",
+    ):
         assert reading_markup not in made
 
 
@@ -149,7 +158,11 @@ async def test_progress_drafts_and_the_final_list(host: AppHost) -> None:
         result = chat.view.get_by_role("region", name="Result", exact=True)
         items = result.locator("ol > li")
         await expect(items).to_have_count(2)
-        assert [line for line in (await items.first.inner_text()).splitlines() if line][:3] == ["Head torch", "€49.90", "Fits hiking."]
+        assert [line for line in (await items.first.inner_text()).splitlines() if line][:3] == [
+            "Head torch",
+            "€49.90",
+            "Fits hiking.",
+        ]
         await expect(chat.view.get_by_text("Done", exact=True)).to_be_visible()
         await expect(bar).to_be_hidden()
         assert {url.split("/")[2] for url in chat.requests if not url.startswith(("about:", "data:"))} == {
@@ -195,7 +208,9 @@ async def test_retries_and_failures_are_said_in_plain_words(host: AppHost) -> No
         retry = {"type": "job.retrying", "seq": 5, "payload": {"message": "The target shop answered 429."}}
         server.now = told(attempt=3, progress={"step": 1, "total_steps": 4, "message": "Reading"}, events=[retry], next_after=5)
         await expect(chat.view.get_by_text("Attempt 3 of 5")).to_contain_text("The last problem: The target shop answered 429.")
-        server.now = told("failed_terminal", status="error", error_code="PROVIDER_ERROR", human_message="It did not work.", attempt=5)
+        server.now = told(
+            "failed_terminal", status="error", error_code="PROVIDER_ERROR", human_message="It did not work.", attempt=5
+        )
         server.now["errors"] = [{"code": "PROVIDER_ERROR", "pointer": None, "slot": "note", "message": "The desk is closed."}]
         server.now["data"]["complete"] = True
         await expect(chat.view.get_by_text("It did not work.")).to_be_visible()
@@ -218,7 +233,9 @@ async def test_cancel_asks_once_more_and_then_calls(host: AppHost) -> None:
         await chat.view.get_by_role("button", name="Stop it").click()
         assert await server.until("cancel_job") == {"job_id": JOB}
         await expect(chat.view.get_by_text("It was told to stop.")).to_be_visible()
-        server.now = told("canceled", status="error", error_code="CANCELED", human_message="Canceled by the caller.", complete=True)
+        server.now = told(
+            "canceled", status="error", error_code="CANCELED", human_message="Canceled by the caller.", complete=True
+        )
         await expect(chat.view.get_by_text("Canceled", exact=True)).to_be_visible()
         await expect(chat.view.get_by_role("button", name="Cancel")).to_be_hidden()
 
@@ -226,7 +243,13 @@ async def test_cancel_asks_once_more_and_then_calls(host: AppHost) -> None:
 @proves("G-WIDGET-APPROVE")
 async def test_those_who_may_approve_here_and_others_are_led_to_the_page(host: AppHost) -> None:
     url = "http://deedbox.test/approvals/1"
-    waits = {"approval_id": "1", "purpose": "effects", "group": "default", "expires_at": "2026-12-01T09:00:00+00:00", "url": url}
+    waits = {
+        "approval_id": "1",
+        "purpose": "effects",
+        "group": "default",
+        "expires_at": "2026-12-01T09:00:00+00:00",
+        "url": url,
+    }
     server = Server(told("awaiting_human", approval=waits, human_message="Find gifts waits for a person's approval."))
     async with host.chat(server.answer) as chat:
         await show(chat, server)
@@ -234,7 +257,14 @@ async def test_those_who_may_approve_here_and_others_are_led_to_the_page(host: A
         await chat.view.get_by_role("button", name="Open the approval page").click()
         await expect(chat.view.get_by_text("It lapses 1 Dec 2026, 10:00.")).to_be_visible()
         assert await chat.seen("links") == [url]
-    may = {**waits, "may_decide": True, "digest": "ab" * 32, "sentences": ["Send an e-mail to zoe@example.org."]}
+    parts = [{"name": "smtp to zoe@example.org", "rows": [{"label": "Subject", "value": "<b>Hello</b>"}]}]
+    may = {
+        **waits,
+        "may_decide": True,
+        "digest": "ab" * 32,
+        "sentences": ["Send an e-mail to zoe@example.org."],
+        "parts": parts,
+    }
     server = Server(told("awaiting_human", approval=may))
     server.others["decide_approval"] = told("dispatching")
     async with host.chat(server.answer) as chat:
@@ -242,12 +272,22 @@ async def test_those_who_may_approve_here_and_others_are_led_to_the_page(host: A
         await server.until("get_job")
         await expect(chat.view.get_by_text("Send an e-mail to zoe@example.org.")).to_be_visible()
         await expect(chat.view.get_by_text(f"The approval page: {url}")).to_be_visible()
+        await expect(chat.view.get_by_role("definition")).to_have_text("<b>Hello</b>")
         await chat.view.get_by_role("button", name="Approve", exact=True).click()
         assert await server.until("decide_approval") == {"approval_id": "1", "digest": "ab" * 32, "decision": "approve"}
-    server.others["decide_approval"] = told(status="error", action="decide_approval", human_message="Only a person decides.", data=None)
+    server.others["decide_approval"] = told(
+        status="error", action="decide_approval", human_message="Only a person decides.", data=None
+    )
     async with host.chat(server.answer) as chat:
         await show(chat, server)
-        await chat.view.get_by_role("button", name="Reject", exact=True).click()
+        reject = chat.view.get_by_role("button", name="Reject", exact=True)
+        await reject.click()
+        await reject.click()
+        await expect(chat.view.get_by_text("Say in a few words why it is rejected.")).to_be_visible()
+        assert [name for name, _ in server.calls if name == "decide_approval"] == ["decide_approval"]
+        await chat.view.get_by_label("Why is it rejected?").fill("The amount is wrong.")
+        await reject.click()
+        assert (await server.until("decide_approval", 2))["reason"] == "The amount is wrong."
         await expect(chat.view.get_by_text("Only a person decides.")).to_be_visible()
 
 
@@ -317,7 +357,9 @@ async def test_what_models_say_is_text_whatever_it_looks_like(host: AppHost) -> 
     idea = {"title": NASTY, "price": "12.5", "currency": "EUR", "reason": NASTY, NASTY: NASTY, "inner": {"deep": [[NASTY]]}}
     result = {"summary": NASTY, "ideas": [idea], "more": [NASTY], "__proto__": NASTY}
     retry = {"type": "job.retrying", "seq": 1, "payload": {"message": NASTY}}
-    server = Server(done(result=result, human_message=NASTY, attempt=2, events=[retry], follow_ups=[{"label": NASTY, "message": "x"}]))
+    server = Server(
+        done(result=result, human_message=NASTY, attempt=2, events=[retry], follow_ups=[{"label": NASTY, "message": "x"}])
+    )
     async with host.chat(server.answer) as chat:
         await show(chat, server)
         await expect(chat.view.locator("ol > li h3").first).to_contain_text("<img src=x onerror=")
@@ -334,7 +376,10 @@ async def test_what_models_say_is_text_whatever_it_looks_like(host: AppHost) -> 
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ({"text": "Hello\nyou", "words": 3, "is_new": True, "sent_on": "2026-05-14"}, ["Words", "3", "Is new", "Yes", "14 May 2026"]),
+        (
+            {"text": "Hello\nyou", "words": 3, "is_new": True, "sent_on": "2026-05-14"},
+            ["Words", "3", "Is new", "Yes", "14 May 2026"],
+        ),
         ({"order": {"id": "O-1", "lines": [{"sku": "A", "count": 2}]}}, ["Order", "ID", "O-1", "Lines", "SKU", "A"]),
         ({"ideas": []}, ["Ideas", "None."]),
         ({"too_large": True, "size": 99_000, "link": "http://deedbox.test/api/jobs/1"}, ["too long to be shown here (97 KiB)"]),
@@ -356,7 +401,12 @@ async def test_any_output_is_shown_decently(host: AppHost, result: dict[str, Any
 @pytest.mark.parametrize("width", [360, 1280])
 async def test_every_state_fits_and_can_be_read(host: AppHost, width: int, scheme: str) -> None:
     may = {"approval_id": "1", "purpose": "effects", "group": "default", "expires_at": "2026-12-01T09:00:00+00:00"}
-    may |= {"may_decide": True, "digest": "ab" * 32, "sentences": ["Send an e-mail to zoe@example.org."], "url": "http://d.test/a"}
+    may |= {
+        "may_decide": True,
+        "digest": "ab" * 32,
+        "sentences": ["Send an e-mail to zoe@example.org."],
+        "url": "http://d.test/a",
+    }
     draft = {"draft": True, "value": {"summary": "First ideas.", "ideas": IDEAS}}
     at = {"step": 3, "total_steps": 9, "message": "Step 2 of 4: books"}
     states = {

@@ -127,4 +127,3 @@ async def app_host(browser: Browser, place: Path) -> AsyncGenerator[AppHost]:
         chat_url = await stack.enter_async_context(serving(Starlette(routes=chat_routes)))
         sandbox_url = await stack.enter_async_context(serving(Starlette(routes=sandbox_routes)))
         yield AppHost(f"{chat_url}/", f"{sandbox_url}/", browser)
-

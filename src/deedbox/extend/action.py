@@ -255,7 +255,7 @@ def _offer(
         _field_of(name, models[1], object_id, "object_id")
     if tool is False:
         return Offer("its registration says tool=False", calls, object_id, task_error)
-    found = contract.faults(name, *models, _document_fields(models[0]))
+    found = contract.faults(name, *models)
     if found and tool:
         raise RegistrationError(f"{found[0]}. An action that is a tool keeps the contract of tools")
     return Offer(found[0] if found else None, calls, object_id, task_error)

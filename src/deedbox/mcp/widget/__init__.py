@@ -10,18 +10,22 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from deedbox.mcp.deps import View
+
 URI: Final = "ui://deedbox/job"
-MEDIA_TYPE: Final = "text/html;profile=mcp-app"
 NAME: Final = "deedbox-job"
 TITLE: Final = "A job, with its progress, its drafts and its result"
 META: Final[dict[str, Any]] = {
-    "ui": {
-        "csp": {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []},
-        "prefersBorder": True,
-    }
+    "csp": {"connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": []},
+    "prefersBorder": True,
 }
-"""`_meta` of the resource's content: no origin to connect to, to load from, to frame or to resolve against."""
+"""`_meta.ui` of the resource's content: no origin to connect to, to load from, to frame or to resolve against."""
 _SCRIPTS: Final = ("bridge.js", "render.js", "job.js")
+
+
+def view() -> View:
+    """The page as the face serves it."""
+    return View(URI, NAME, TITLE, page(), META)
 
 
 @cache

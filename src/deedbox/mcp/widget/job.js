@@ -88,7 +88,7 @@ async function poll() {
   try {
     const envelope = await host.callTool("get_job", { job_id: id, after: job.after, wait_s: WAIT_S });
     if (id !== job.id || job.torn) return;
-    if (envelope.action === "get_job" || !envelope.data) answerless(envelope);
+    if (envelope.action === "get_job" || !isObject(envelope.data)) answerless(envelope);
     else seen(envelope);
   } catch {
     trouble("The connection is interrupted; the job goes on, and this view tries again.");
@@ -211,10 +211,27 @@ function approval(given) {
   put("approval-what", given.purpose === "input" ? "A person approves what was asked for before it runs." : "Nothing leaves before a person has approved it.");
   $("approval-effects").replaceChildren(...lines.slice(0, MOST_ITEMS).map((line) => element("li", "", clean(line))));
   $("approval-effects").hidden = !lines.length;
+  const parts = may && Array.isArray(given.parts) ? given.parts : [];
+  $("approval-parts").hidden = !parts.length;
+  fillParts(parts);
+  put("approval-then", may ? [given.on_yes && `If you approve: ${given.on_yes}`, given.on_no && `If you reject: ${given.on_no}`].filter(Boolean).join(" ") : given.why_not);
   put("approval-until", given.expires_at ? `It lapses ${scalar(given.expires_at)}.` : "");
   $("approve").hidden = $("reject").hidden = !may;
+  if (!may) $("why").hidden = true;
   $("open").hidden = !given.url || !host.canOpen;
   put("approval-link", given.url && !host.canOpen ? `The approval page: ${given.url}` : "");
+}
+
+/** Exactly what is decided, value by value; what looks like markup or an address in it is shown as it stands. */
+function fillParts(parts) {
+  const text = JSON.stringify(parts);
+  if (job.was.parts === text) return;
+  job.was.parts = text;
+  $("approval-parts").replaceChildren(...parts.map((part) => {
+    const table = element("dl", "rows");
+    for (const row of part.rows || []) table.append(element("dt", "", clean(row.label)), element("dd", "", clean(row.value)));
+    return element("div", "part", element("h3", "", words(part.name)), table);
+  }));
 }
 
 async function act(buttons, tool, args, sentence) {
@@ -234,9 +251,25 @@ async function act(buttons, tool, args, sentence) {
   }
 }
 
-function decide(decision) {
+/** The first press asks why, the second one rejects. */
+function reject() {
+  if ($("why").hidden) {
+    $("why").hidden = false;
+    $("reject").setAttribute("aria-expanded", "true");
+    return $("reason").focus();
+  }
+  const reason = $("reason").value.trim();
+  if (!reason) {
+    put("refused", "Say in a few words why it is rejected.");
+    return $("reason").focus();
+  }
+  return decide("reject", { reason });
+}
+
+function decide(decision, more = {}) {
   const { approval_id, digest } = job.approval;
-  return act(["approve", "reject"], "decide_approval", { approval_id, digest, decision }, () => {
+  return act(["approve", "reject"], "decide_approval", { approval_id, digest, decision, ...more }, () => {
+    $("why").hidden = true;
     put("approval-what", decision === "approve" ? "Approved." : "Rejected.");
     $("approve").hidden = $("reject").hidden = true;
   });
@@ -289,7 +322,7 @@ function main() {
   $("keep").addEventListener("click", () => sure(false));
   $("stop").addEventListener("click", stop);
   $("approve").addEventListener("click", () => decide("approve"));
-  $("reject").addEventListener("click", () => decide("reject"));
+  $("reject").addEventListener("click", reject);
   $("open").addEventListener("click", async () => {
     const took = await host.openLink(job.approval.url).catch(() => false);
     if (!took) put("approval-link", `The approval page: ${job.approval.url}`);
