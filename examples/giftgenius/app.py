@@ -94,9 +94,12 @@ class Shelf(BaseModel):
     products: list[Product] = Field(max_length=200)
 
 
-@app.action(roles=["operator"], policy=allow(), key="content")
+@app.action(roles=["operator"], policy=allow(), consequence="read", key="content", tool=True)
 async def add_purchase_history(ctx: Context, given: Purchases) -> Kept:
-    """Take in a purchase history and say what is in it; has no effects."""
+    """Take in a purchase history.
+
+    Says what is in it, and the number by which an analysis names it.
+    """
     taste = await _taste(ctx, given.purchases)
     return Kept(document_id=str(given.purchases.document_id), name=given.purchases.name, purchases=_read(taste))
 
@@ -104,12 +107,17 @@ async def add_purchase_history(ctx: Context, given: Purchases) -> Kept:
 @app.action(
     roles=["operator"],
     policy=allow(),
+    consequence="read",
     key="content",
+    tool=True,
     retry=Retry(attempts=10, base="300ms", cap="5s"),
     follow_ups=[MORE, NARROWER, ANOTHER_KIND],
 )
 async def start_deep_analysis(ctx: Context, given: Analysis) -> GiftList:
-    """Find gifts by a purchase history, a profile of the recipient and a budget, with reasons; takes a while."""
+    """Find gifts.
+
+    By a purchase history, a profile of the recipient and a budget, each with its reason. Takes a while, and tells of itself.
+    """
     taste = Taste.model_validate(await ctx.step("1 history", lambda: _taste(ctx, given.purchases), given=given.purchases.sha256))
     shelves = shelves_for(given.recipient, taste, given.kind)
     total = 1 + len(shelves) + 1 + given.count + 1

@@ -131,10 +131,10 @@ def _short(payload: dict[str, Any]) -> str:
     return text[:90]
 
 
-async def run(state: Path, *, stay: bool) -> int:
-    """Run the road; returns the exit code."""
+async def run(state: Path, *, stay: bool = False, **settings: str) -> Shown:
+    """Run the road, with these settings of Deedbox beside the example's own; what was shown."""
     shown = Shown()
-    async with House.open(state) as house:
+    async with House.open(state, **settings) as house:
         console.print(f"[bold]Gift genius[/]   {house.url}")
         document_id = await upload(house)
         if stay:
@@ -156,7 +156,7 @@ async def run(state: Path, *, stay: bool) -> int:
         console.print(f"\nLogs: {state / 'logs'}")
     console.print()
     console.print(shown.table())
-    return 0 if shown.whole else 1
+    return shown
 
 
 def main() -> int:
@@ -168,7 +168,7 @@ def main() -> int:
     state = given.state or Path(tempfile.mkdtemp(prefix="giftgenius-"))
     code = 1
     try:
-        code = asyncio.run(run(state, stay=given.stay))
+        code = 0 if asyncio.run(run(state, stay=given.stay)).whole else 1
     except KeyboardInterrupt:
         code = 0
     finally:

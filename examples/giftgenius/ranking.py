@@ -1,7 +1,7 @@
 """Which gifts fit, and why: plain arithmetic whose parts are the reasons."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,7 +52,7 @@ class Idea(BaseModel):
 
     title: str = Field(max_length=120)
     price: float
-    currency: str = Field(default="EUR", pattern="^[A-Z]{3}$")
+    currency: Literal["EUR"] = "EUR"
     reason: str = Field(max_length=400)
     category: Category
     stars: float
