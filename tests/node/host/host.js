@@ -47,7 +47,8 @@ async function open(first) {
   await ready;
   const can = { openLinks: {}, serverTools: {}, message: { text: {} }, updateModelContext: { text: {}, structuredContent: {} }, ...config.can };
   for (const name of config.cannot || []) delete can[name];
-  const hostContext = { theme: config.theme, locale: "en-GB", timeZone: "Europe/Berlin", displayMode: "inline", ...config.context };
+  const known = state.client ? (await state.client.listTools()).tools.find((tool) => tool.name === config.named) : undefined;
+  const hostContext = { ...(known ? { toolInfo: { tool: known } } : {}), theme: config.theme, locale: "en-GB", timeZone: "Europe/Berlin", displayMode: "inline", ...config.context };
   const bridge = new AppBridge(null, { name: "small-host", version: "1.0.0" }, can, { hostContext });
   bridge.oncalltool = callTool;
   bridge.onmessage = async (params) => {
@@ -83,6 +84,7 @@ window.host = {
   async start(config) {
     state.config = config;
     if (config.theme) document.documentElement.dataset.theme = config.theme;
+    config.named = config.named || config.tool;
     if (config.prompt) say(config.prompt);
     if (config.mcp && !state.client) state.client = await connect(config);
     state.first = config.first || (config.tool ? await callTool({ name: config.tool, arguments: config.arguments }) : null);

@@ -1,9 +1,10 @@
 // One job as its reader sees it. All of it can be had again from the job's number: a view may vanish and come back at any time.
 
+// The server keeps a question open for so long where nothing happens; the pause comes after that.
 const WAIT_S = 4;
-const SOON_MS = 250;
-const SLOWEST_MS = 5000;
-const SLOWEST_WAITING_MS = 10000;
+const SOON_MS = 100;
+const SLOWEST_MS = 2500;
+const SLOWEST_WAITING_MS = 8000;
 const TROUBLE_MS = 1000;
 const LONGEST_TROUBLE_MS = 30000;
 const NUMBER = /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/i;
@@ -141,6 +142,7 @@ function under(envelope, data) {
   } else $("progress").removeAttribute("value");
   put("step", progress ? progress.message || `Step ${progress.step} of ${progress.total_steps}` : "Just begun");
   put("tries", data.state === "running" ? tries(data, false) : "");
+  $("tries").dataset.is = "";
   approval(data.approval);
   const partial = data.partial;
   $("draft").hidden = !(partial && partial.value !== undefined && partial.withheld !== true);
@@ -167,7 +169,8 @@ function ended(envelope, data) {
   const result = data.result;
   const leads = good && isObject(result) && first(result, LEADS);
   put("say", leads ? "" : envelope.human_message);
-  put("tries", good || data.attempt > 1 ? tries(data, true) : "");
+  put("tries", tries(data, true));
+  $("tries").dataset.is = "over";
   $("result").hidden = result === null || result === undefined || (isObject(result) && !Object.keys(result).length);
   if (!$("result").hidden) fill("result-body", result);
   const errors = (envelope.errors || []).map((error) => [error.pointer || error.slot, error.message].filter(Boolean).map(clean).join(": "));
