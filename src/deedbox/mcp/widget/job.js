@@ -39,10 +39,9 @@ function badge(text, is) {
   $("badge").dataset.is = is;
 }
 
-function named(action) {
+function named(action, title) {
   if (job.title || !action || action === "get_job" || action === "cancel_job") return;
-  $("title").textContent = words(action);
-  document.title = words(action);
+  $("title").textContent = document.title = title ? clean(title) : words(action);
 }
 
 /** The answer of the call that this view was opened for, of whatever kind. */
@@ -115,7 +114,7 @@ function seen(envelope) {
   const events = Array.isArray(data.events) ? data.events : [];
   job.troubles = 0;
   put("trouble", "");
-  named(envelope.action);
+  named(envelope.action, data.title);
   for (const event of events) if (event.type === "job.retrying") job.retries.push(event.payload || {});
   if (typeof data.next_after === "number") job.after = data.next_after;
   const slowest = data.state === "awaiting_human" ? SLOWEST_WAITING_MS : SLOWEST_MS;
