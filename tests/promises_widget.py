@@ -25,9 +25,15 @@ WIDGET: tuple[Guarantee, ...] = (
         "G-WIDGET-RESTORES", "A widget that is shown again has everything back from the job's number alone.", "faces: MCP"
     ),
     Guarantee(
-        "G-WIDGET-HIDDEN", "A widget that nobody can see asks for nothing, and asks more slowly while nothing happens.", "faces: MCP"
+        "G-WIDGET-HIDDEN",
+        "A widget that nobody can see asks for nothing, and asks more slowly while nothing happens.",
+        "faces: MCP",
     ),
-    Guarantee("G-WIDGET-TEXT", "Whatever a model, a document or a provider wrote is text in the widget, never markup.", "issue 5: widget"),
+    Guarantee(
+        "G-WIDGET-TEXT",
+        "Whatever a model, a document or a provider wrote is text in the widget, never markup.",
+        "issue 5: widget",
+    ),
     Guarantee(
         "G-DOCUMENT-BY-NUMBER",
         "A call may name the document of an earlier job that its caller may see; any other document is unknown.",
@@ -35,7 +41,7 @@ WIDGET: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-GIFTS",
-        "The long example shows every retry, reads nothing twice, survives the kill of its worker, and stops when it is canceled.",
+        "The long example shows every retry, reads nothing twice, survives the kill of its worker, and stops when canceled.",
         "issue 5: job examples",
     ),
 )

@@ -73,12 +73,20 @@ async def test_what_is_not_the_callers_to_see_is_unknown(database: TestDatabase)
             (other, {"paper": {"document_id": number}}, "/paper/document_id"),
             (one.caller, {"paper": {"document_id": str(UUID(int=1))}}, "/paper/document_id"),
             (one.caller, {"paper": {"document_id": "no number"}}, "/paper/document_id"),
-            (one.caller, {"paper": {"document_id": number}, "more": [{"document_id": str(UUID(int=2))}]}, "/more/0/document_id"),
+            (
+                one.caller,
+                {"paper": {"document_id": number}, "more": [{"document_id": str(UUID(int=2))}]},
+                "/more/0/document_id",
+            ),
         ):
             with pytest.raises(DeedboxError) as refused:
                 await put(one, who, named)
             assert (refused.value.code, refused.value.problems[0].pointer) == ("invalid_input", pointer)
-        for odd in ({"paper": number}, {"paper": {"document_id": number, "content": "x"}}, {"paper": [{"document_id": number}]}):
+        for odd in (
+            {"paper": number},
+            {"paper": {"document_id": number, "content": "x"}},
+            {"paper": [{"document_id": number}]},
+        ):
             with pytest.raises(DeedboxError) as refused:
                 await put(one, one.caller, odd)
             assert (refused.value.code, refused.value.problems[0].rule) == ("invalid_input", "upload")

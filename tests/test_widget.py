@@ -1,11 +1,9 @@
 """The widget in Debian's Chromium, shown by a host on the official AppBridge that answers what the test says."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
-from uuid import UUID
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -13,8 +11,8 @@ from playwright.async_api import Browser, expect
 from deedbox.mcp.widget import META, URI, page
 from tests.guarantees import proves
 from tests.servers.app_host import AppHost, Chat, app_host, result_of
-from tests.test_web_chromium import _LOOK as LOOK
-from tests.test_web_chromium import CHROMIUM
+from tests.servers.scripted_jobs import IDEAS, JOB, OFFERS, Server, done, told
+from tests.test_web_chromium import CHROMIUM, LOOK
 from tests.test_web_chromium import browser as browser  # noqa: PLC0414 -- the fixture, by its own name
 from tools import node
 
@@ -23,83 +21,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH; apt-get install chromium"),
     pytest.mark.skipif(not node.is_current(), reason=node.MISSING),
 ]
-JOB = str(UUID(int=0x0197F2A8_0000_7000_8000_00000000B001))
-IDEAS = [
-    {"title": "Head torch", "price": 49.9, "currency": "EUR", "reason": "Fits hiking.", "stars": 4.4, "sku": "OUT-016"},
-    {"title": "Teapot", "price": 14.5, "currency": "EUR", "reason": "Fits tea.", "stars": 4.5, "sku": "HOM-006"},
-]
-OFFERS = [
-    {"label": "More ideas", "message": "Please find more gift ideas."},
-    {"label": "A narrower budget", "message": "Please find gifts for a smaller budget."},
-]
-
-
-def told(state: str = "running", **changed: Any) -> dict[str, Any]:
-    """What `get_job` answers; `changed` are members of the envelope or of its data."""
-    data: dict[str, Any] = {
-        "state": state,
-        "reason": state,
-        "attempt": 1,
-        "max_attempts": 5,
-        "progress": None,
-        "partial": None,
-        "events": [],
-        "next_after": 0,
-        "complete": False,
-        "approval": None,
-        "result": None,
-    }
-    envelope: dict[str, Any] = {
-        "status": "pending",
-        "action": "find_gifts",
-        "job_id": JOB,
-        "object_id": None,
-        "human_message": "Find gifts is under way.",
-        "retryable": True,
-        "audit_id": JOB,
-        "error_code": None,
-        "errors": [],
-        "data": data,
-    }
-    for name, value in changed.items():
-        (envelope if name in envelope else data)[name] = value
-    return envelope
-
-
-def done(**changed: Any) -> dict[str, Any]:
-    """How a job ends well."""
-    result = {"summary": "2 gifts for your sister, the best first.", "ideas": IDEAS, "purchases": {"rows": 6001}}
-    given = {"status": "success", "human_message": "Find gifts: done.", "complete": True, "result": result, **changed}
-    return told("completed", **given)
-
-
-class Server:
-    """Answers `get_job` with what stands at the moment, and keeps every call."""
-
-    def __init__(self, now: dict[str, Any] | None = None) -> None:
-        self.now = now or told()
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.called = asyncio.Condition()
-        self.others: dict[str, dict[str, Any]] = {}
-        self.broken = False
-
-    async def answer(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
-        async with self.called:
-            self.calls.append((name, given))
-            self.called.notify_all()
-        if self.broken:
-            raise RuntimeError("the wire is cut")
-        return self.now if name == "get_job" else self.others[name]
-
-    async def until(self, name: str, count: int = 1) -> dict[str, Any]:
-        """Wait for the n-th call of a tool; its arguments."""
-
-        def found() -> list[dict[str, Any]]:
-            return [given for called, given in self.calls if called == name]
-
-        async with asyncio.timeout(20), self.called:
-            await self.called.wait_for(lambda: len(found()) >= count)
-        return found()[count - 1]
 
 
 @pytest.fixture
@@ -330,7 +251,7 @@ async def test_nobody_is_asked_while_nobody_looks_and_more_slowly_while_nothing_
         await server.until("get_job", asked + 1)
         await server.until("get_job", asked + 6)
         began = [call["began"] for call in await chat.seen("calls")][asked:]
-        pauses = [later - earlier for earlier, later in zip(began, began[1:], strict=False)]
+        pauses = [later - earlier for earlier, later in pairwise(began)]
         assert pauses[-1] > pauses[0], pauses
 
 
@@ -373,33 +294,33 @@ async def test_what_models_say_is_text_whatever_it_looks_like(host: AppHost) -> 
         assert chat.complaints == []
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (
-            {"text": "Hello\nyou", "words": 3, "is_new": True, "sent_on": "2026-05-14"},
-            ["Words", "3", "Is new", "Yes", "14 May 2026"],
-        ),
-        ({"order": {"id": "O-1", "lines": [{"sku": "A", "count": 2}]}}, ["Order", "ID", "O-1", "Lines", "SKU", "A"]),
-        ({"ideas": []}, ["Ideas", "None."]),
-        ({"too_large": True, "size": 99_000, "link": "http://deedbox.test/api/jobs/1"}, ["too long to be shown here (97 KiB)"]),
-        ({"tags": ["red", "blue"], "amount": "12.50", "nothing": None}, ["red", "blue", "12.50", "–"]),
-        ({"customers": [{"name": "Zoë", "total": 1234.5}, {"name": "Ada"}]}, ["Zoë", "1,234.5", "Ada"]),
-    ],
-)
-async def test_any_output_is_shown_decently(host: AppHost, result: dict[str, Any], words: list[str]) -> None:
-    server = Server(done(result=result))
-    async with host.chat(server.answer) as chat:
-        await show(chat, server)
-        await expect(chat.view.get_by_text("Done", exact=True)).to_be_visible()
-        shown = await text(chat)
-        assert [word for word in words if word not in shown] == []
-        assert chat.complaints == []
+SHOWN: list[tuple[dict[str, Any], list[str]]] = [
+    (
+        {"text": "Hello\nyou", "words": 3, "is_new": True, "sent_on": "2026-05-14"},
+        ["Words", "3", "Is new", "Yes", "14 May 2026"],
+    ),
+    ({"order": {"id": "O-1", "lines": [{"sku": "A", "count": 2}]}}, ["Order", "ID", "O-1", "Lines", "SKU", "A"]),
+    ({"ideas": []}, ["Ideas", "None."]),
+    ({"too_large": True, "size": 99_000, "link": "http://deedbox.test/api/jobs/1"}, ["too long to be shown here (97 KiB)"]),
+    ({"tags": ["red", "blue"], "amount": "12.50", "nothing": None}, ["red", "blue", "12.50", "\u2013"]),
+    ({"customers": [{"name": "Zoë", "total": 1234.5}, {"name": "Ada"}]}, ["Zoë", "1,234.5", "Ada"]),
+]
+
+
+async def test_any_output_is_shown_decently(host: AppHost) -> None:
+    for result, words in SHOWN:
+        server = Server(done(result=result))
+        async with host.chat(server.answer) as chat:
+            await show(chat, server)
+            await expect(chat.view.get_by_text("Done", exact=True)).to_be_visible()
+            shown = await text(chat)
+            assert [word for word in words if word not in shown] == []
+            assert chat.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-async def test_every_state_fits_and_can_be_read(host: AppHost, width: int, scheme: str) -> None:
+async def test_every_state_fits_and_can_be_read(host: AppHost, width: int, scheme: Literal["light", "dark"]) -> None:
     may = {"approval_id": "1", "purpose": "effects", "group": "default", "expires_at": "2026-12-01T09:00:00+00:00"}
     may |= {
         "may_decide": True,
@@ -418,8 +339,7 @@ async def test_every_state_fits_and_can_be_read(host: AppHost, width: int, schem
     states["failed"]["errors"] = [{"code": "X", "pointer": "/budget", "slot": None, "message": "must be more"}]
     for name, now in states.items():
         server = Server(now)
-        viewport = {"width": width, "height": 900}
-        async with host.chat(server.answer, viewport=viewport, color_scheme=scheme) as chat:
+        async with host.chat(server.answer, width=width, scheme=scheme) as chat:
             await show(chat, server, theme=scheme)
             await expect(chat.view.locator("#badge")).not_to_have_text("Starting")
             await server.until("get_job")
@@ -429,4 +349,4 @@ async def test_every_state_fits_and_can_be_read(host: AppHost, width: int, schem
             # The frame is as high as what is in it: nothing is cut off and nothing scrolls.
             await chat.page.wait_for_function("() => host.state.frame.clientHeight === host.state.sizes.at(-1)")
             assert await view.evaluate("() => document.documentElement.scrollHeight - innerHeight") <= 0, name
-            assert json.loads(json.dumps(chat.complaints)) == []
+            assert chat.complaints == []

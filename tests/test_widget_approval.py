@@ -66,7 +66,9 @@ def server(site: House, bearer: str) -> dict[str, Any]:
 
 
 @proves("G-WIDGET-APPROVE")
-async def test_a_manager_decides_on_what_was_shown_and_others_are_led_to_the_page(database: TestDatabase, host: AppHost) -> None:
+async def test_a_manager_decides_on_what_was_shown_and_others_are_led_to_the_page(
+    database: TestDatabase, host: AppHost
+) -> None:
     app = desk()
     async with road(database, app) as one, house(database, app) as site:
         one.start(one.worker())
@@ -99,4 +101,4 @@ async def test_a_manager_decides_on_what_was_shown_and_others_are_led_to_the_pag
             await chat.view.get_by_label("Why is it rejected?").fill("Nobody is there.")
             await reject.click()
             await expect(chat.view.get_by_text("A person rejected it: Nobody is there.")).to_be_visible()
-            await expect(chat.view.get_by_text("Failed", exact=True)).to_be_visible()
+            await expect(chat.view.get_by_text("Rejected", exact=True)).to_be_visible()

@@ -118,7 +118,9 @@ async def start_deep_analysis(ctx: Context, given: Analysis) -> GiftList:
 
     By a purchase history, a profile of the recipient and a budget, each with its reason. Takes a while, and tells of itself.
     """
-    taste = Taste.model_validate(await ctx.step("1 history", lambda: _taste(ctx, given.purchases), given=given.purchases.sha256))
+    taste = Taste.model_validate(
+        await ctx.step("1 history", lambda: _taste(ctx, given.purchases), given=given.purchases.sha256)
+    )
     shelves = shelves_for(given.recipient, taste, given.kind)
     total = 1 + len(shelves) + 1 + given.count + 1
     await ctx.progress(1, total, f"Step 1 of 4: read {taste.rows} purchases")

@@ -134,7 +134,7 @@ def _short(payload: dict[str, Any]) -> str:
 async def run(state: Path, *, stay: bool = False, **settings: str) -> Shown:
     """Run the road, with these settings of Deedbox beside the example's own; what was shown."""
     shown = Shown()
-    async with House.open(state, **settings) as house:
+    async with House.open(state, settings) as house:
         console.print(f"[bold]Gift genius[/]   {house.url}")
         document_id = await upload(house)
         if stay:

@@ -39,13 +39,15 @@ class House:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, state: Path, *, pause_ms: float = 150, **settings: str) -> AsyncGenerator[Self]:
+    async def open(
+        cls, state: Path, settings: Mapping[str, str] | None = None, *, pause_ms: float = 150
+    ) -> AsyncGenerator[Self]:
         """Start everything, with these settings beside its own; end everything."""
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(httpx2.AsyncClient(timeout=40, trust_env=False))
             house = cls(state, dict(os.environ), http)
             stack.push_async_callback(house.close)
-            await house.start(pause_ms, settings)
+            await house.start(pause_ms, settings or {})
             yield house
 
     async def start(self, pause_ms: float, settings: Mapping[str, str]) -> None:

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import uvicorn
 from playwright.async_api import Browser, FrameLocator, Page
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
@@ -39,8 +40,17 @@ async def serving(app: Starlette) -> AsyncGenerator[str]:
         listener.close()
 
 
+_BUNDLED: dict[str, str] = {}
+
+
 async def bundle(into: Path) -> str:
-    """The host's script with all that it imports. Raises LookupError where Node's packages are not set up."""
+    """The host's script with all that it imports, made once. Raises LookupError where Node's packages are not set up."""
+    if "host" not in _BUNDLED:
+        _BUNDLED["host"] = await _bundle(into)
+    return _BUNDLED["host"]
+
+
+async def _bundle(into: Path) -> str:
     made = into / "host.bundle.js"
     options = ["--bundle", "--format=iife", "--platform=browser", f"--outfile={made}", "--log-level=error"]
     process = await asyncio.create_subprocess_exec(
@@ -91,9 +101,11 @@ class AppHost:
     browser: Browser
 
     @asynccontextmanager
-    async def chat(self, answer: Answer | None = None, **options: Any) -> AsyncGenerator[Chat]:
+    async def chat(
+        self, answer: Answer | None = None, *, width: int = 720, scheme: Literal["light", "dark"] = "light"
+    ) -> AsyncGenerator[Chat]:
         """A page of the host in a window of its own; `answer` answers where no server is given."""
-        context = await self.browser.new_context(**{"viewport": {"width": 720, "height": 900}, **options})
+        context = await self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         page = await context.new_page()
         chat = Chat(page, self.sandbox)
         page.on("request", lambda request: chat.requests.append(request.url))
@@ -105,7 +117,7 @@ class AppHost:
                 found = await answer(name, json.loads(given))
                 return json.dumps(found if "content" in found else result_of(found))
 
-            await page.expose_function("answer", told)
+            await page.expose_function("answer", told)  # pyright: ignore[reportUnknownMemberType] -- its types say nothing
         try:
             await page.goto(self.url)
             yield chat
@@ -117,13 +129,20 @@ class AppHost:
 async def app_host(browser: Browser, place: Path) -> AsyncGenerator[AppHost]:
     """Serve the host. Raises LookupError where Node's packages are not set up."""
     script = await bundle(place)
-    page, sandbox = (SOURCES / "host.html").read_text(), (SOURCES / "sandbox.html").read_text()  # noqa: ASYNC240 -- two small files
+    page, sandbox = (SOURCES / "host.html").read_text(), (SOURCES / "sandbox.html").read_text()
     chat_routes = [
-        Route("/", lambda _: HTMLResponse(page)),
-        Route("/host.js", lambda _: Response(script, media_type="text/javascript")),
+        _file("/", HTMLResponse(page)),
+        _file("/host.js", Response(script, media_type="text/javascript")),
     ]
-    sandbox_routes = [Route("/", lambda _: HTMLResponse(sandbox, headers={"Content-Security-Policy": SANDBOX_POLICY}))]
+    sandbox_routes = [_file("/", HTMLResponse(sandbox, headers={"Content-Security-Policy": SANDBOX_POLICY}))]
     async with AsyncExitStack() as stack:
         chat_url = await stack.enter_async_context(serving(Starlette(routes=chat_routes)))
         sandbox_url = await stack.enter_async_context(serving(Starlette(routes=sandbox_routes)))
         yield AppHost(f"{chat_url}/", f"{sandbox_url}/", browser)
+
+
+def _file(path: str, response: Response) -> Route:
+    async def answer(_request: Request) -> Response:
+        return response
+
+    return Route(path, answer)

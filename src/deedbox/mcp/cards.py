@@ -1,7 +1,7 @@
 """What a person who may decide an approval is shown of it where the job is followed: exactly what the decision is bound to.
 
-A decision is offered only where all that is decided can be shown and nothing has to be typed or chosen first: what is grave, what
-repeats something done before, what has attachments, or is very long is decided on the approval's page.
+A decision is offered only where all that is decided can be shown and nothing has to be typed or chosen first: what is grave,
+what repeats something done before, what has attachments, or is very long is decided on the approval's page.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ MOST_SHOWN = 12_000
 
 
 async def with_card(approvals: Approvals, who: Principal, envelope: Envelope) -> Envelope:
-    """The answer with the first open approval as `who` may see and decide it; the answer itself where there is none for them."""
+    """The answer with the first open approval as `who` may see and decide it; as it is where there is none for them."""
     data = object_of(envelope.data)
     waits = object_of(data.get("approval"))
     if not waits or who.kind != "person" or not who.may("decide"):

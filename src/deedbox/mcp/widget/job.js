@@ -10,8 +10,9 @@ const LONGEST_TROUBLE_MS = 30000;
 const NUMBER = /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/i;
 const STATES = {
   queued: "Waiting", running: "Working", awaiting_human: "Needs approval", dispatching: "Sending", completed: "Done",
-  failed_terminal: "Failed", failed_retryable: "Failed", rejected: "Rejected", expired: "Expired", canceled: "Canceled",
+  failed_terminal: "Failed", failed_retryable: "Failed", canceled: "Canceled",
 };
+const ENDS = { APPROVAL_REJECTED: "Rejected", APPROVAL_EXPIRED: "Expired", PARTIALLY_DONE: "Partly done" };
 
 const $ = (id) => document.getElementById(id);
 
@@ -163,7 +164,7 @@ function ended(envelope, data) {
   clearTimeout(job.timer);
   const good = envelope.status === "success";
   const stopped = data.state === "canceled";
-  badge(STATES[data.state] || (good ? "Done" : "Failed"), good ? "done" : stopped ? "" : "bad");
+  badge(ENDS[envelope.error_code] || STATES[data.state] || (good ? "Done" : "Failed"), good ? "done" : stopped ? "" : "bad");
   for (const id of ["bar", "draft", "approval", "cancel", "sure", "refused"]) $(id).hidden = true;
   const result = data.result;
   const leads = good && isObject(result) && first(result, LEADS);
