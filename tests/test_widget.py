@@ -1,5 +1,6 @@
 """The widget in Debian's Chromium, shown by a host on the official AppBridge that answers what the test says."""
 
+import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -253,6 +254,32 @@ async def test_nobody_is_asked_while_nobody_looks_and_more_slowly_while_nothing_
         began = [call["began"] for call in await chat.seen("calls")][asked:]
         pauses = [later - earlier for earlier, later in pairwise(began)]
         assert pauses[-1] > pauses[0], pauses
+
+
+async def test_a_host_with_window_openai_and_no_bridge_is_used_as_it_is(browser: Browser) -> None:
+    server = Server(done(follow_ups=OFFERS))
+    context = await browser.new_context()
+    window = await context.new_page()
+
+    async def called(name: str, given: dict[str, Any]) -> dict[str, Any]:
+        return result_of(await server.answer(name, given))
+
+    said: list[str] = []
+    await window.expose_function("called", called)  # pyright: ignore[reportUnknownMemberType] -- its types say nothing
+    await window.expose_function("saying", lambda given: said.append(given["prompt"]))  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType] -- the same
+    kept = {"status": "pending", "job_id": JOB, "human_message": "It is accepted."}
+    await window.add_init_script(
+        f"window.openai = {{ toolOutput: {json.dumps(kept)}, callTool: (name, given) => window.called(name, given),"
+        " sendFollowUpMessage: (given) => window.saying(given), setWidgetState: (given) => { window.state = given; } };"
+    )
+    await window.goto("about:blank")
+    await window.set_content(page())
+    await expect(window.get_by_role("heading", name="Teapot")).to_be_visible()
+    await window.get_by_role("button", name="More ideas").click()
+    await expect(window.get_by_text("Asked in the chat")).to_be_visible()
+    assert said == [OFFERS[0]["message"]]
+    assert await window.evaluate("() => window.state") == {"job_id": JOB}
+    await context.close()
 
 
 async def test_a_wire_that_breaks_is_told_and_tried_again(host: AppHost) -> None:
