@@ -28,7 +28,7 @@ from deedbox.store.transaction import transaction
 from deedbox.store.wakeup import Wakeup
 from tests.builders import ScriptedConnector
 from tests.database import TestDatabase
-from tests.road import Road, principal, road
+from tests.road import Road, principal, road, until
 
 Short = Annotated[str, Field(max_length=200)]
 
@@ -72,6 +72,8 @@ class Play:
     fails: deque[Exception] = field(default_factory=deque[Exception])
     go: asyncio.Event = field(default_factory=asyncio.Event)
     length: int = 0
+    plans: bool = False
+    """Whether the action that reads tries to plan an effect."""
 
 
 def toolbox_app(play: Play, connector: ScriptedConnector) -> App:  # noqa: C901 -- seven actions, each a few lines
@@ -84,9 +86,11 @@ def toolbox_app(play: Play, connector: ScriptedConnector) -> App:  # noqa: C901 
             raise play.fails.popleft()
 
     @app.action(roles=["viewer", "operator"], policy=allow(), consequence="read", tool=True, object_id="order_id", version=2)
-    async def get_status(_ctx: Context, order: Order) -> Status:
+    async def get_status(ctx: Context, order: Order) -> Status:
         """Say how an order stands."""
         began("get_status")
+        if play.plans:
+            ctx.effect("note", target="crm", slot="sly", payload={"order": order.order_id})
         if order.order_id == "none":
             raise ActionFailure("caller_error", "order_not_found", "There is no order of this number.")
         return Status(order_id=order.order_id, state="open", text="x" * play.length)
@@ -115,7 +119,7 @@ def toolbox_app(play: Play, connector: ScriptedConnector) -> App:  # noqa: C901 
         ctx.effect("note", target="crm", slot="lead", payload={"name": lead.name})
         return Made(name=lead.name)
 
-    @app.action(roles=["operator"], policy=allow(), key="new", tool=True, tool_calls=3)
+    @app.action(roles=["operator"], policy=allow(), key="new", tool=True, tool_calls=4)
     async def run_agent(ctx: Context, lead: Lead) -> Made:
         """Be a parent for as long as the test wants."""
         await ctx.progress(1, 4, "looking around")
@@ -217,6 +221,40 @@ class Toolbox:
         assert len(rows) == 1, f"{len(rows)} lines for one call"
         return dict(zip([name.strip() for name in names.split(",")], rows[0], strict=True))
 
+    async def parent(self, *, calls: int) -> str:
+        """A job that runs, within which tools may be called as often as its action says."""
+        assert self.road.app.actions["run_agent"].offer.calls == calls
+        accepted = await self.road.submit("run_agent", {"name": "agent"}, "the-parent")
+        await self.until_event(str(accepted.job_id), "job.progress")
+        return str(accepted.job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel a job and wait until it has ended."""
+        await self.tools.cancel(self.operator, job_id)
+        await self.until("SELECT count(*) FROM deedbox.result WHERE job_id = %s", job_id)
+
+    async def until(self, query: str, *given: object) -> None:
+        """Look until a query counts one."""
+        await until(lambda: self.database.value(query, *given), lambda seen: seen == 1)
+
+    async def until_effect(self, state: str) -> None:
+        """Wait until there is an effect in this state."""
+        await self.until("SELECT count(*) FROM deedbox.effect WHERE state = %s", state)
+
+    async def until_job(self, action: str) -> None:
+        """Wait until there is a job of an action."""
+        await self.until("SELECT count(*) FROM deedbox.job WHERE action = %s", action)
+
+    async def until_event(self, job_id: str, event: str) -> None:
+        """Wait until the job has had an event of a type."""
+        await self.until("SELECT count(*) FROM deedbox.event WHERE job_id = %s AND type = %s", job_id, event)
+
+    async def another_attempt(self, job_id: str) -> None:
+        """Take the running attempt's lease away, so that another one begins."""
+        await self.database.rows(
+            "UPDATE deedbox.queue SET lease_until = deedbox.clock() - interval '1 hour' WHERE job_id = %s", job_id
+        )
+
     async def jobs(self, action: str) -> int:
         """How many jobs of an action there are."""
         return int(str(await self.database.value("SELECT count(*) FROM deedbox.job WHERE action = %s", action)))
@@ -245,6 +283,7 @@ async def toolbox(database: TestDatabase) -> AsyncGenerator[Toolbox]:
         try:
             yield Toolbox(one, tools, play, connector, viewer)
         finally:
+            play.go.set()
             await tools.drain()
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deedbox.connectors.telegram import Telegram, TelegramMessage
     from deedbox.connectors.templated import HttpTemplate
     from deedbox.extend.context import Context, EffectPlan
+    from deedbox.extend.contract import Reason
     from deedbox.extend.document import Document
     from deedbox.extend.follow_up import FollowUp
     from deedbox.extend.outcome import Abstain
@@ -42,6 +43,7 @@ else:
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
         "HttpTemplate": "connectors.templated",
+        "Reason": "extend.contract",
         "Retry": "model.backoff",
         "Rule": "model.rules",
         "Slack": "connectors.slack",
@@ -80,6 +82,7 @@ __all__ = [
     "Http",
     "HttpCall",
     "HttpTemplate",
+    "Reason",
     "Retry",
     "Rule",
     "Sensitive",

@@ -27,10 +27,10 @@ from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.auditing import Auditing
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
-from deedbox.operate.follow import Follow
 from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs

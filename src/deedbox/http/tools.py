@@ -1,7 +1,7 @@
 """Tools over HTTP: what somebody may call, and calling it. Whoever is known is answered in the one shape of tools, with 200.
 
-Agents' clients keep little of an answer that is not 200, so a refused or failed call is an answer like any other. Only who is not
-known at all, and a route that is not there, are problems of the protocol.
+Agents' clients keep little of an answer that is not 200, so a refused or failed call is an answer like any other. Only who is
+not known at all, and a route that is not there, are problems of the protocol.
 """
 
 import re

@@ -111,6 +111,7 @@ BY_CLASS: Mapping[str, str] = {
     "invalid_output": "INVALID_OUTPUT",
     "truncated": "INVALID_OUTPUT",
     "rejected_output": "INVALID_OUTPUT",
+    "caller_error": "INTERNAL_ERROR",
     "denied": "PROVIDER_ERROR",
     "bug": "INTERNAL_ERROR",
     "ambiguous": "PROVIDER_ERROR",

@@ -20,10 +20,11 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The key of a call, and the state of the key's job where it has one."""
+    """The key of a call, the state of the key's job where it has one, and whether this call was the first to take it."""
 
     key: str
     state: str | None
+    first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +62,16 @@ async def parent(connection: Connection, reader: Reader, job_id: UUID) -> Parent
     return Parent(str(row[0]), row[1]) if row else None
 
 
-async def turn(connection: Connection, tenant: str, action: str, call_sha256: bytes, *, key: str, window_s: float) -> Turn:
+async def turn(
+    connection: Connection, tenant: str, action: str, call_sha256: bytes, *, key: str, call_id: UUID, window_s: float
+) -> Turn:
     """The key of a call that brings none: `key`, or the one that an equal call has had within the window (seconds)."""
-    cursor = await connection.execute(
-        statement("tools", "turn"),
-        {"tenant": tenant, "action": action, "call_sha256": call_sha256, "key": key, "window_s": window_s},
-    )
+    given = {"tenant": tenant, "action": action, "call_sha256": call_sha256, "key": key, "window_s": window_s}
+    cursor = await connection.execute(statement("tools", "turn"), {**given, "call_id": call_id})
     row = await cursor.fetchone()
     if row is None:
         raise RuntimeError("the statement returns the row that it writes")
-    return Turn(str(row[0]), row[1])
+    return Turn(str(row[0]), row[1], bool(row[2]))
 
 
 async def spend(connection: Connection, parent_job_id: UUID, most: int) -> bool:

@@ -20,7 +20,7 @@ from deedbox.operate.job_view import JobView
 from deedbox.operate.tools.catalogue import Catalogue
 from deedbox.operate.tools.envelope import Envelope, Fault, Tool, bounded, refusal
 from deedbox.operate.tools.journal import Journal, Noted
-from deedbox.operate.tools.keys import checked_parent, hash_of, keyed
+from deedbox.operate.tools.keys import Keyed, checked_parent, count_refused, hash_of, keyed
 from deedbox.operate.tools.sentences import called, plain, said
 from deedbox.operate.tools.telling import told
 from deedbox.operate.verbs import Verbs
@@ -95,6 +95,13 @@ class Tools:
     def listed(self, who: Principal) -> tuple[Tool, ...]:
         """What somebody may call, sorted by name. Asks no database."""
         return self._catalogue.of(who)
+
+    def described(self, action: str) -> Tool:
+        """An action as it is offered, whoever asks. Raises KeyError for one that is not."""
+        found = self._catalogue.action(action)
+        if found is None:
+            raise KeyError(action)
+        return self._catalogue.tool(found)
 
     async def drain(self) -> None:
         """Wait until every call that was answered is in the journal; for a process that is about to stop."""
@@ -178,9 +185,13 @@ class Tools:
             await self._intake.journal_refusal(request, error)
             raise
         try:
-            accepted = await self._intake.submit(request._replace(key=found[0], otherwise=found[1], parent=noted.parent))
+            accepted = await self._intake.submit(
+                request._replace(key=found.key, otherwise=found.otherwise, parent=noted.parent)
+            )
         except DeedboxError as error:
             noted.validation = "invalid" if of_error(error.code) in {"INVALID_INPUT", "SECRET_IN_INPUT"} else None
+            if noted.parent is not None and not found.counted:
+                await count_refused(self._pool, noted.parent, noted.budget)
             raise
         noted.validation, noted.job_id, noted.replayed = "valid", accepted.job_id, accepted.replayed
         return await self._waited(who, call, accepted, noted, hurry)
@@ -219,24 +230,22 @@ class Tools:
         except InvalidValueError as error:
             raise DeedboxError("invalid_value", "An argument cannot be kept.", problems=(error.problem,)) from error
 
-    async def _keyed(self, who: Principal, call: ToolCall, action: Action, noted: Noted) -> tuple[str | None, str | None]:
-        budget = 0
+    async def _keyed(self, who: Principal, call: ToolCall, action: Action, noted: Noted) -> Keyed:
         if call.parent_job_id is not None:
             noted.parent = _id(call.parent_job_id, "parent job")
             parent = self._actions.get(await checked_parent(self._pool, who, noted.parent))
-            budget = 0 if parent is None else parent.offer.calls
-        found = await keyed(
+            noted.budget = 0 if parent is None else parent.offer.calls
+        return await keyed(
             self._pool,
             who,
             action,
             key=call.key,
             parent=noted.parent,
-            budget=budget,
+            budget=noted.budget,
             input_sha256=noted.input_sha256 or b"",
             new=noted.call_id,
             window_s=call.window_s,
         )
-        return found.key, found.otherwise
 
     async def _waited(
         self, who: Principal, call: ToolCall, accepted: Accepted, noted: Noted, hurry: asyncio.Event | None

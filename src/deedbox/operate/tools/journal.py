@@ -38,6 +38,7 @@ class Noted:
     call_id: UUID
     began: float
     parent: UUID | None = None
+    budget: int = 0
     job_id: UUID | None = None
     input_sha256: bytes | None = None
     validation: str | None = None

@@ -10,14 +10,14 @@ from deedbox.model.fingerprint import jcs, sha256
 from deedbox.model.identity import Principal
 from deedbox.model.secrets import kind_of
 from deedbox.store import tools as store
-from deedbox.store.pool import Pool
-from deedbox.store.transaction import autocommit
+from deedbox.store.pool import Connection, Pool
+from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.views import Reader
 
 _WITHIN_S = 400 * 86400.0
 """How long a parent job's calls are remembered, in seconds: a parked one may be taken up much later."""
-_FREE = frozenset({"queued", "running", "awaiting_human", "dispatching", "completed"})
-"""A call whose job is in one of these states is answered by that job, and is not counted a second time."""
+_OVER = frozenset({"failed_retryable", "failed_terminal", "canceled"})
+"""A repeated call whose job is in one of these states is counted again: a loop that repeats what failed has an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Keyed:
 
     key: str | None
     otherwise: str | None
+    counted: bool = True
+    """Whether the budget has counted it; one that repeats another under way is counted only if it is refused."""
 
 
 async def keyed(
@@ -54,14 +56,18 @@ async def keyed(
     proposed = f"tool:{new}"
     if parent is not None:
         call = sha256(b"within:" + parent.bytes + input_sha256)
-        async with autocommit(pool) as connection:
-            turn = await store.turn(connection, who.tenant, action.name, call, key=key or proposed, window_s=_WITHIN_S)
-            if turn.state not in _FREE and not await store.spend(connection, parent, budget):
-                raise DeedboxError("budget_exhausted", f"The job has made the {budget} calls of tools that it may make.")
+        # One transaction: a call that the budget refuses has not taken its key either.
+        async with transaction(pool) as connection:
+            turn = await store.turn(
+                connection, who.tenant, action.name, call, key=key or proposed, call_id=new, window_s=_WITHIN_S
+            )
+            counts = turn.first or turn.state in _OVER
+            if counts:
+                await _spend(connection, parent, budget)
         if turn.state is not None or turn.key == key:
-            return Keyed(turn.key, None)
+            return Keyed(turn.key, None, counts)
         # Nothing is under this key yet: what the action takes from its input comes first, so that it is found again.
-        return Keyed(None, turn.key)
+        return Keyed(None, turn.key, counts)
     if key is not None:
         return Keyed(key, None)
     if action.reads_only:
@@ -71,8 +77,19 @@ async def keyed(
     through = b"" if who.through is None else who.through.principal_id.encode()
     call = sha256(b"by:" + who.principal_id.encode() + b"|" + through + b"|" + input_sha256)
     async with autocommit(pool) as connection:
-        turn = await store.turn(connection, who.tenant, action.name, call, key=proposed, window_s=window_s)
+        turn = await store.turn(connection, who.tenant, action.name, call, key=proposed, call_id=new, window_s=window_s)
     return Keyed(None, turn.key)
+
+
+async def count_refused(pool: Pool, parent: UUID, budget: int) -> None:
+    """Count a call that was refused and repeats another. Raises DeedboxError budget_exhausted."""
+    async with autocommit(pool) as connection:
+        await _spend(connection, parent, budget)
+
+
+async def _spend(connection: Connection, parent: UUID, budget: int) -> None:
+    if not await store.spend(connection, parent, budget):
+        raise DeedboxError("budget_exhausted", f"The job has made the {budget} calls of tools that it may make.")
 
 
 async def checked_parent(pool: Pool, who: Principal, parent: UUID) -> str:

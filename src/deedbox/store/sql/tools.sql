@@ -9,12 +9,13 @@ WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid 
 -- The key of a call that has none of its own: that of an equal call before it while the window lasts, else the one proposed. Equal
 -- calls wait for one another here, so that they agree. A job that ended without success and before anything was proposed gives its
 -- key up, so that the call can be made again; what a person or the policy refused, and what was done in part, does not.
--- With the state of the key's job, where it has one.
+-- With the state of the key's job, where it has one, and whether this call is the one that took the key.
 WITH mine AS (
-    INSERT INTO deedbox.tool_key AS k (tenant, action, call_sha256, key, until)
-    VALUES (%(tenant)s, %(action)s, %(call_sha256)s, %(key)s, deedbox.clock() + make_interval(secs => %(window_s)s))
-    ON CONFLICT (tenant, action, call_sha256) DO UPDATE SET (key, until) = (
-        SELECT CASE WHEN same.holds THEN k.key ELSE excluded.key END, CASE WHEN same.holds THEN k.until ELSE excluded.until END
+    INSERT INTO deedbox.tool_key AS k (tenant, action, call_sha256, key, until, call_id)
+    VALUES (%(tenant)s, %(action)s, %(call_sha256)s, %(key)s, deedbox.clock() + make_interval(secs => %(window_s)s), %(call_id)s)
+    ON CONFLICT (tenant, action, call_sha256) DO UPDATE SET (key, until, call_id) = (
+        SELECT CASE WHEN same.holds THEN k.key ELSE excluded.key END, CASE WHEN same.holds THEN k.until ELSE excluded.until END,
+               CASE WHEN same.holds THEN k.call_id ELSE excluded.call_id END
         FROM (SELECT k.until > deedbox.clock() AND NOT EXISTS (
             SELECT FROM deedbox.idempotency i
             JOIN deedbox.result r ON r.job_id = i.job_id
@@ -24,9 +25,9 @@ WITH mine AS (
                 AND NOT EXISTS (SELECT FROM deedbox.effect e WHERE e.job_id = i.job_id)
         ) AS holds) AS same
     )
-    RETURNING key
+    RETURNING key, call_id
 )
-SELECT m.key, coalesce(q.state, r.state, i.final_state)
+SELECT m.key, coalesce(q.state, r.state, i.final_state), m.call_id = %(call_id)s
 FROM mine m
 LEFT JOIN deedbox.idempotency i
     ON i.tenant = %(tenant)s AND i.action = %(action)s AND i.key_sha256 = sha256(convert_to(m.key, 'UTF8'))
