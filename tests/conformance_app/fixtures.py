@@ -125,7 +125,7 @@ async def progress(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
 async def needs_sampling(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
     known = ctx.session.client_capabilities
     if known is None or known.sampling is None:
-        missing = {"requiredCapabilities": {"sampling": {}}}
+        missing: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "This needs a client that samples.", missing)
     return complete(text("It may sample."))
 
@@ -228,7 +228,7 @@ async def mrtr_multiple(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
         "greeting": sample("Generate a greeting", 50),
         "client_roots": ROOTS,
     }
-    missing = {key: request for key, request in wanted.items() if key not in responses(ctx)}
+    missing: dict[str, Any] = {key: wanted[key] for key in wanted if key not in responses(ctx)}
     return required(missing, "several") if missing else complete(text("All three were answered."))
 
 
@@ -296,6 +296,8 @@ def with_jobs(deps: McpDeps) -> dict[str, Body]:
 PLAIN: dict[str, Body] = {
     "greet": greet,
     "test_simple_text": simple,
+    "test_header": simple,
+    "json_schema_2020_12_tool": simple,
     "test_image_content": image,
     "test_audio_content": audio,
     "test_embedded_resource": embedded,
@@ -322,6 +324,34 @@ PLAIN: dict[str, Body] = {
 SCHEMAS: dict[str, dict[str, Any]] = {
     "greet": _NAME,
     "test_sampling": {"type": "object", "properties": {"prompt": {"type": "string"}}, "required": ["prompt"]},
+    "test_header": {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        "required": ["region"],
+    },
+    "json_schema_2020_12_tool": {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+            }
+        },
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    },
     "test_elicitation": {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]},
 }
 

@@ -11,24 +11,16 @@ from typing import Any
 from mcp.server.connection import Connection
 from mcp.server.runner import serve_one
 from mcp.shared.exceptions import MCPError
-from mcp.shared.inbound import (
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    InboundLadderRejection,
-    classify_inbound_request,
-    decode_header_value,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-)
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER, InboundLadderRejection, unsupported_protocol_version_rejection
 from mcp.shared.jsonrpc_dispatcher import progress_token_from_params
-from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, ErrorData
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, ErrorData
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from deedbox.mcp import wire
+from deedbox.mcp import routing, wire
 from deedbox.mcp.context import EXCHANGE, PRINCIPAL, REFUSED
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.doors import Doors
@@ -44,6 +36,7 @@ PATH = "/mcp"
 _ARRIVES_WITHIN_S = 120.0
 _ANSWER_WITHIN_S = 60.0
 _REMEMBER_S = 600.0
+_LOOK_UP_S = 0.5
 _MOST_REMEMBERED = 1024
 _QUESTION = re.compile(r"[0-9a-f]{32}")
 _STATIC = frozenset({"initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list"})
@@ -58,7 +51,9 @@ class McpFace:
         self.deps = self._deps = deps
         self._doors = Doors(deps)
         self._sessions = Sessions(deps.keys)
+        self._mirrored = routing.Mirrored(deps)
         self._seen: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._left: set[asyncio.Future[Principal | Response]] = set()
         self.server = make_server(deps)
 
     def route(self) -> Route:
@@ -83,17 +78,13 @@ class McpFace:
 
     async def _answer(self, request: Request, send: Send) -> None:
         scope, receive = request.scope, request.receive
-        try:
-            incoming = None if request.method == "DELETE" else wire.read_message(await self._body(request))
-        except wire.WireError as error:
-            await wire.json_response(wire.error_message(None, error.error), modern=True)(scope, receive, send)
-            return
-        except DeedboxError as error:
-            await _plainly(error.code, error.detail)(scope, receive, send)
-            return
+        incoming, refusal = await self._message(request)
+        # Whoever is not known is told so, and nothing of what was wrong with the message.
         principal = await self._principal(request, "" if incoming is None else incoming.method)
         if isinstance(principal, Response):
             await principal(scope, receive, send)
+        elif refusal is not None:
+            await refusal(scope, receive, send)
         elif incoming is None:
             # There is nothing to forget: what a session would hold is in its id.
             await Response(status_code=204)(scope, receive, send)
@@ -104,6 +95,22 @@ class McpFace:
                 await self._modern(request, send, incoming, version)
             else:
                 await self._legacy(request, send, incoming, version, principal)
+
+    def _let_go(self, looking: "asyncio.Future[Principal | Response]") -> None:
+        self._left.discard(looking)
+        if not looking.cancelled():
+            looking.exception()  # looked at, so that nobody reports it as forgotten
+
+    async def _message(self, request: Request) -> tuple[wire.Incoming | None, Response | None]:
+        """The message that was sent, or why it is none; a DELETE brings none."""
+        if request.method == "DELETE":
+            return None, None
+        try:
+            return wire.read_message(await self._body(request)), None
+        except wire.WireError as error:
+            return None, wire.json_response(wire.error_message(None, error.error), modern=True)
+        except DeedboxError as error:
+            return None, _plainly(error.code, error.detail)
 
     async def _body(self, request: Request) -> bytes:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -124,14 +131,22 @@ class McpFace:
 
     async def _principal(self, request: Request, method: str) -> Principal | Response:
         """Who asks. Lists and what the server is are told while the store is away, to whoever it knew a while ago."""
-        given = hashlib.sha256(request.headers.get("authorization", "").encode()).digest()
+        given = hashlib.sha256(
+            "\n".join(request.headers.get(name, "") for name in ("authorization", "deedbox-on-behalf-of")).encode()
+        ).digest()
+        seen = self._seen.get(given) if method in _STATIC else None
+        known = seen[1] if seen is not None and time.monotonic() - seen[0] < _REMEMBER_S else None
+        looking = asyncio.ensure_future(self._deps.who(request))
         try:
-            found = await self._deps.who(request)
+            # A store that has fallen silent is not waited for where it is not needed, and neither is the look-up's end.
+            await asyncio.wait({looking}, timeout=None if known is None else _LOOK_UP_S)
+            if known is not None and not looking.done():
+                self._left.add(looking)
+                looking.add_done_callback(self._let_go)
+                return known
+            found = looking.result()
         except AWAY:
-            seen = self._seen.get(given)
-            if method in _STATIC and seen is not None and time.monotonic() - seen[0] < _REMEMBER_S:
-                return seen[1]
-            return _plainly("unavailable", CODES["unavailable"].title, {"Retry-After": "1"})
+            return known or _plainly("unavailable", CODES["unavailable"].title, {"Retry-After": "1"})
         if isinstance(found, Response):
             self._seen.pop(given, None)
             return found
@@ -156,7 +171,9 @@ class McpFace:
             response = Response(status_code=202) if unsupported is None else _rejected(None, unsupported)
             await response(scope, receive, send)
             return
-        verdict = _classified(request, incoming)
+        verdict = routing.classified(request, incoming)
+        if not isinstance(verdict, InboundLadderRejection):
+            verdict = self._mirrored.refusal(request, incoming) or verdict
         if isinstance(verdict, InboundLadderRejection):
             await _rejected(incoming, verdict)(scope, receive, send)
             return
@@ -238,20 +255,6 @@ class McpFace:
         return await serve_one(
             self.server, exchange, incoming.method, incoming.params, connection=connection, lifespan_state={}
         )
-
-
-def _classified(request: Request, incoming: wire.Incoming) -> Any:
-    duplicated = find_duplicated_routing_header(request.headers.items())
-    if duplicated is not None:
-        return InboundLadderRejection(HEADER_MISMATCH, f"{duplicated} header appears more than once")
-    verdict = classify_inbound_request(incoming.body, headers=dict(request.headers))
-    named = request.headers.get(MCP_NAME_HEADER)
-    if isinstance(verdict, InboundLadderRejection) or not incoming.method.startswith("tasks/") or named is None:
-        # Clients of the extension's first days leave the name of a task out.
-        return verdict
-    if decode_header_value(named.strip()) != (incoming.params or {}).get("taskId"):
-        return InboundLadderRejection(HEADER_MISMATCH, "The Mcp-Name header is not the task's id")
-    return verdict
 
 
 def _connection(known: Known) -> Connection:

@@ -65,4 +65,5 @@ class Sessions:
 
 
 def _object(value: object) -> dict[str, Any] | None:
-    return object_of(value) if isinstance(value, dict) else None
+    found = object_of(value)
+    return found if isinstance(value, dict) else None

@@ -5,6 +5,7 @@ earlier; a look every second or so makes up for what was lost.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -14,15 +15,19 @@ from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST, RequestId, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-from deedbox.mcp.context import Ctx, exchange_of, principal_of, require_tasks
+from deedbox.mcp.context import Ctx, exchange_of, principal_of, request_of, require_tasks
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.resources import job_of
 from deedbox.mcp.tasks import TaskId, Tasks
+from deedbox.model.identity import Principal
 from deedbox.operate.follow import Signal
 
 POLL_S = 2.0
+ASK_AGAIN_S = 15.0
+"""How often a stream looks whether its caller may still see what it tells, in seconds."""
 MOST = 100
 """How many tasks and resources one stream follows."""
+_OVER = frozenset({"completed", "failed", "cancelled"})
 
 
 class Listening:
@@ -48,7 +53,7 @@ class Listening:
             ]
             await self._acknowledge(ctx, task_ids, list(jobs), meta)
             told: dict[str, Any] = {}
-            async for _ in self._looks(signals):
+            async for _ in self._looks(ctx, signals):
                 over = await self._tell_tasks(ctx, task_ids, told, meta)
                 over = await self._tell_jobs(ctx, jobs, told, meta) and over
                 if over and (task_ids or jobs):
@@ -78,11 +83,17 @@ class Listening:
         agreed |= {"resourceSubscriptions": uris} if uris else {}
         await exchange_of(ctx).notify("notifications/subscriptions/acknowledged", {"notifications": agreed, "_meta": meta})
 
-    async def _looks(self, signals: list[Signal]) -> AsyncIterator[None]:
-        """Once at first, then whenever something may be new, and now and then."""
+    async def _looks(self, ctx: Ctx, signals: list[Signal]) -> AsyncIterator[None]:
+        """Once at first, then whenever something may be new, and now and then, as long as the caller's key is good."""
         stopped = asyncio.ensure_future(self._deps.stopping.wait())
+        asked = time.monotonic()
         try:
             while not stopped.done():
+                if time.monotonic() - asked > ASK_AGAIN_S:
+                    # A stream outlives no revocation by much.
+                    if not isinstance(await self._deps.who(request_of(ctx)), Principal):
+                        return
+                    asked = time.monotonic()
                 yield
                 waits = [asyncio.ensure_future(signal.wait(POLL_S)) for signal in signals] or [_sleep(POLL_S)]
                 try:
@@ -98,13 +109,15 @@ class Listening:
         """Tell each task that changed; returns whether all of them are over."""
         over = True
         for task in tasks:
-            shown = await self._tasks.shown(ctx, task)
-            if shown is None:
-                continue
-            over = over and shown["status"] in {"completed", "failed", "cancelled"}
-            if told.get(str(task)) != shown:
-                told[str(task)] = shown
-                await exchange_of(ctx).notify("notifications/tasks", {**shown, "_meta": meta})
+            pulse, shown = told.get(str(task), (None, None))
+            now = await self._deps.views.pulse(principal_of(ctx), task.job_id)
+            # Whom a client was asked about changes without an event; everything else has one.
+            if now is not None and (now != pulse or now[0] == "awaiting_human"):
+                before, shown = shown, await self._tasks.shown(ctx, task)
+                told[str(task)] = (now, shown)
+                if shown is not None and shown != before:
+                    await exchange_of(ctx).notify("notifications/tasks", {**shown, "_meta": meta})
+            over = over and (shown is None or shown["status"] in _OVER)
         return over
 
     async def _tell_jobs(self, ctx: Ctx, jobs: dict[str, UUID], told: dict[str, Any], meta: dict[str, RequestId]) -> bool:

@@ -6,7 +6,15 @@ from mcp.server import Server
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp_types import DiscoverResult, PromptsCapability, RequestParams, ResourcesCapability, ServerCapabilities, ToolsCapability
+from mcp_types import (
+    CallToolRequestParams,
+    DiscoverResult,
+    PromptsCapability,
+    RequestParams,
+    ResourcesCapability,
+    ServerCapabilities,
+    ToolsCapability,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from deedbox.mcp.calls import Calls
@@ -50,16 +58,15 @@ def make_server(deps: McpDeps) -> "Server[Any]":
             "resources/templates/list": CacheHint(_STATIC_MS, "private"),
             "resources/read": CacheHint(0, "private"),
         },
-        # No argument of ours is mirrored in a header.
-        get_tool_input_schema=lambda _name: None,
         on_list_tools=calls.listed,
-        on_call_tool=calls.call,  # pyright: ignore[reportArgumentType] -- it may also answer with a task, which the SDK has no type for
         on_list_resources=resources.listed,
         on_list_resource_templates=resources.templates,
         on_read_resource=resources.read,
         on_subscriptions_listen=listening.listen,
     )
     server.extensions |= {TASKS: {}, UI: {}}
+    # Not among the others: it may also answer with a task, for which the SDK has no type.
+    server.add_request_handler("tools/call", CallToolRequestParams, calls.call)
     server.add_request_handler("tasks/get", TaskParams, tasks.get)
     server.add_request_handler("tasks/update", UpdateParams, tasks.update)
     server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)

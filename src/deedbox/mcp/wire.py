@@ -50,17 +50,17 @@ class Incoming:
 def read_message(raw: bytes) -> Incoming:
     """The message of a body. Raises WireError for what is none: not JSON, a batch, an envelope of another form."""
     body, refusal = _value(raw)
+    message = object_of(body)
     if not isinstance(body, dict):
         raise WireError(INVALID_REQUEST, "The body is one JSON-RPC message; batches are not taken.")
-    message = object_of(body)
-    method, params, request_id = message.get("method"), message.get("params"), as_request_id(message.get("id"))
+    method, given, request_id = message.get("method"), message.get("params"), as_request_id(message.get("id"))
+    params = None if given is None else object_of(given)
     if message.get("jsonrpc") != "2.0":
         raise WireError(INVALID_REQUEST, "The body is not a message of JSON-RPC 2.0.")
     if method is None and request_id is not None and ("result" in message or "error" in message):
         return Incoming("reply", "", request_id, None, message, refusal)
-    if not isinstance(method, str) or not (params is None or isinstance(params, dict)):
+    if not isinstance(method, str) or not (given is None or isinstance(given, dict)):
         raise WireError(INVALID_REQUEST, "The body is neither a request nor a notification.")
-    params = None if params is None else object_of(params)
     if "id" not in message:
         return Incoming("notification", method, None, params, message, refusal)
     if request_id is None:

@@ -962,6 +962,7 @@ CREATE TABLE deedbox.tool_key (
     call_sha256 bytea NOT NULL,
     key text NOT NULL,
     until timestamp with time zone NOT NULL,
+    call_id uuid NOT NULL,
     CONSTRAINT tool_key_call_sha256_check CHECK ((octet_length(call_sha256) = 32)),
     CONSTRAINT tool_key_key_check CHECK (((key ~ '\S'::text) AND (length(key) <= 255)))
 );
@@ -1281,6 +1282,8 @@ CREATE INDEX status_token_expires ON deedbox.status_token USING btree (expires_a
 CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
 
 CREATE INDEX tool_budget_last ON deedbox.tool_budget USING btree (last_at);
+
+CREATE INDEX tool_key_key ON deedbox.tool_key USING hash (key);
 
 CREATE INDEX tool_key_until ON deedbox.tool_key USING btree (until);
 
