@@ -11,13 +11,14 @@ from tests.promises_beyond import BEYOND
 from tests.promises_mcp import MCP
 from tests.promises_road import ROAD
 from tests.promises_tools import TOOLS
+from tests.promises_widget import WIDGET
 
 
 class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *TOOLS, *MCP)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *MCP, *TOOLS, *WIDGET)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.contract import Reason
     from deedbox.extend.document import Document
+    from deedbox.extend.follow_up import FollowUp
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
     from deedbox.extend.sensitive import Sensitive
@@ -39,6 +40,7 @@ else:
         "Email": "connectors.mail",
         "Evidence": "model.rules",
         "Facts": "model.facts",
+        "FollowUp": "extend.follow_up",
         "Grounds": "model.rules",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
@@ -79,6 +81,7 @@ __all__ = [
     "Email",
     "Evidence",
     "Facts",
+    "FollowUp",
     "Grounds",
     "Http",
     "HttpCall",

@@ -117,22 +117,16 @@ def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schema
 
 
 def _content(action: Action, given: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """JSON where no document is needed, and a form where one can be sent."""
+    """JSON, where a document is named by its number, and a form where the action takes one, which sends it."""
     fields = action.document_fields
-    if not fields:
-        return {"application/json": {"schema": given}}
-    form = deepcopy(schemas[given["$ref"].rsplit("/", 1)[1]])
-    file = {"type": "string", "format": "binary"}
-    for name, many in fields.items():
-        form["properties"][name] = {"type": "array", "items": file} if many else file
-    schemas[f"{action.name}_form"] = form
-    content: dict[str, Any] = {"multipart/form-data": {"schema": _ref(f"{action.name}_form")}}
-    if not set(fields) & set(form.get("required", [])):
-        bare = deepcopy(form)
-        for name in fields:
-            del bare["properties"][name]
-        schemas[f"{action.name}_json"] = bare
-        content["application/json"] = {"schema": _ref(f"{action.name}_json")}
+    content: dict[str, Any] = {"application/json": {"schema": given}}
+    if fields:
+        form = deepcopy(schemas[given["$ref"].rsplit("/", 1)[1]])
+        file = {"type": "string", "format": "binary"}
+        for name, many in fields.items():
+            form["properties"][name] = {"type": "array", "items": file} if many else file
+        schemas[f"{action.name}_form"] = form
+        content["multipart/form-data"] = {"schema": _ref(f"{action.name}_form")}
     return content
 
 

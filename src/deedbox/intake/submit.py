@@ -20,6 +20,7 @@ from deedbox.intake.documents import input_problems
 from deedbox.intake.gathered import BREATH, CHUNKS, MANY, Gathered
 from deedbox.intake.guard import check_upload, guarded
 from deedbox.intake.keys import choose_key, data_subject
+from deedbox.intake.referenced import not_a_document, with_documents
 from deedbox.intake.refusals import Refusals
 from deedbox.intake.request import Accepted, Request, Upload
 from deedbox.intake.terms import held_for, through
@@ -166,6 +167,8 @@ class Intake:
             raise DeedboxError("not_found", f"There is no action {request.action!r}.")
         principal = request.principal
         role = self._role(action, principal)
+        if action.document_fields:
+            request = await with_documents(self._pool, action, request)
         job_id = self._ids.new()
         documents, stored_input, input_json, payload_sha256, given = self._input(action, request)
         key, source = choose_key(
@@ -247,8 +250,7 @@ class Intake:
         fields = action.document_fields
         for name in fields:
             if body.get(name) is not None:
-                problem = Problem(f"/{name}", "upload", "a document is uploaded as a part of multipart/form-data")
-                raise DeedboxError("invalid_input", f"{name} must be an uploaded file.", problems=(problem,))
+                raise not_a_document(name)
         hashed = dict(body)
         documents: list[store.StoredDocument] = []
         for name, uploads in request.uploads.items():

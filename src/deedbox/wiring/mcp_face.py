@@ -54,6 +54,8 @@ def make_mcp(installation: Installation, stopping: asyncio.Event, who: "Who") ->
     )
 
 
-def _view() -> "View | None":
-    """The page that hosts show beside tools; there is none yet."""
-    return None
+def _view() -> "View":
+    """The page that hosts show beside tools."""
+    from deedbox.mcp.widget import view  # noqa: PLC0415
+
+    return view()
