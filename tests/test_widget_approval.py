@@ -74,6 +74,7 @@ async def test_a_manager_decides_on_what_was_shown_and_others_are_led_to_the_pag
         one.start(one.worker())
         await site.person("Ada", "manager")
         await site.person("Vi", "viewer")
+        await site.person("Mo", "admin")
         manager, viewer = await site.session("Ada"), await site.session("Vi")
         job_id, first = await waiting(one, "Call <b>back</b>")
         async with host.chat() as chat:
@@ -83,6 +84,10 @@ async def test_a_manager_decides_on_what_was_shown_and_others_are_led_to_the_pag
             links = await chat.seen("links")
             assert len(links) == 1
             assert links[0].startswith(f"{site.url}/approvals/")
+        async with host.chat() as chat:
+            await chat.start(**server(site, await site.session("Mo")), first=first)
+            await expect(chat.view.get_by_text("Deciding this needs one of these roles: manager.")).to_be_visible()
+            await expect(chat.view.get_by_role("button", name="Approve", exact=True)).to_be_hidden()
         async with host.chat() as chat:
             await chat.start(**server(site, manager), first=first)
             panel = chat.view.get_by_role("region", name="Waits for a person")

@@ -63,11 +63,14 @@ class Server:
         self.called = asyncio.Condition()
         self.others: dict[str, dict[str, Any]] = {}
         self.broken = False
+        self.free = asyncio.Event()
+        self.free.set()
 
     async def answer(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
         async with self.called:
             self.calls.append((name, given))
             self.called.notify_all()
+        await self.free.wait()
         if self.broken:
             raise RuntimeError("the wire is cut")
         return self.now if name == "get_job" else self.others[name]

@@ -99,13 +99,8 @@ window.host = {
   result: (said) => state.bridge.sendToolResult(said),
   cancelled: (reason) => state.bridge.sendToolCancelled({ reason }),
   context: (given) => state.bridge.setHostContext({ ...given }),
-  /** Take the view away as hosts do on scrolling; how it answered. */
-  async close() {
-    const answer = await state.bridge.teardownResource({});
-    state.frame.remove();
-    await state.bridge.close();
-    return answer;
-  },
-  /** And show it again, from the first answer alone. */
+  /** Tell the view to go, and leave it where it is. */
+  rest: () => state.bridge.teardownResource({}),
+  /** Show it again, from the first answer alone. */
   again: () => open(state.first),
 };

@@ -20,7 +20,7 @@ META: Final[dict[str, Any]] = {
     "prefersBorder": True,
 }
 """`_meta.ui` of the resource's content: no origin to connect to, to load from, to frame or to resolve against."""
-_SCRIPTS: Final = ("bridge.js", "render.js", "job.js")
+_SCRIPTS: Final = ("bridge.js", "render.js", "page.js")
 
 
 def view() -> View:
