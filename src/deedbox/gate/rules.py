@@ -16,7 +16,7 @@ from deedbox.store.decision import Handed
 
 Act = Literal["approve", "reject", "edit"]
 
-PERSONAL = frozenset({"session", "personal_key", "terminal"})
+PERSONAL = frozenset({"session", "personal_key", "access_token", "terminal"})
 """The methods by which a person proves who it is; a service's key is none of them, whoever it speaks for."""
 
 GRAVE_DOORS = frozenset({"page"})
@@ -119,6 +119,8 @@ def require_person(principal: Principal) -> None:
     """Raise DeedboxError person_required for whatever is no person, or did not prove to be one itself."""
     if principal.kind != "person" or principal.method not in PERSONAL:
         raise DeedboxError("person_required", "Only a person decides; a service's key never does, whatever its roles.")
+    if not principal.is_within_scope(frozenset({"decide"})):
+        raise DeedboxError("insufficient_scope", "This access token was not issued for deciding.")
 
 
 def find_say(principal: Principal, asked: Asked) -> Say:

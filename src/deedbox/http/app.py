@@ -1,9 +1,11 @@
 """The HTTP application: its routes, what becomes of what they do not take, and its description."""
 
 import json
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from deedbox import __version__
@@ -26,6 +28,16 @@ from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
 from deedbox.operate.follow import Follow
+
+if TYPE_CHECKING:
+    from deedbox.access.bearer import Bearer
+
+
+def _resource_routes(bearer: "Bearer") -> list[BaseRoute]:
+    # Imported late: it brings the libraries of the protocol, which only who uses them waits for.
+    from deedbox.http.well_known import resource_routes  # noqa: PLC0415
+
+    return resource_routes(bearer)
 
 
 def make_app(deps: HttpDeps) -> ASGIApp:
@@ -63,6 +75,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *TargetRoutes(deps).routes(),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
+        *([] if deps.bearer is None else _resource_routes(deps.bearer)),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *deps.extra_routes,

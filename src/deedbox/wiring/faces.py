@@ -4,17 +4,36 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from deedbox.access.resolve import resolve_key
+from deedbox.access.resolve import looks_signed, resolve_key
 from deedbox.access.sessions import ABSOLUTE_S, login, resolve_session
 from deedbox.model.identity import Principal
 from deedbox.operate.auditing import Auditing
 from deedbox.operate.readiness import Readiness
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.types import ASGIApp
 
+    from deedbox.access.bearer import Face
 
 from deedbox.wiring.installation import Installation
+
+
+def resolver(installation: Installation, face: "Face") -> "Callable[[str], Awaitable[Principal | None]]":
+    """Who holds a bearer, for one face: a key, an access token for this face, or a session."""
+    pool, tokens = installation.pool, installation.bearer
+
+    async def who(bearer: str) -> Principal | None:
+        if tokens is not None and looks_signed(bearer):
+            return await tokens.resolve(bearer, face)
+        principal = await resolve_key(pool, bearer, installation.keys)
+        if principal is None and not bearer.startswith("dbx_"):
+            session = await resolve_session(pool, bearer)
+            principal = session.principal if session else None
+        return principal
+
+    return who
 
 
 def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
@@ -27,13 +46,6 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
 
     settings, pool = installation.settings, installation.pool
     guard = installation.guard
-
-    async def who(bearer: str) -> Principal | None:
-        principal = await resolve_key(pool, bearer, installation.keys)
-        if principal is None and not bearer.startswith("dbx_"):
-            session = await resolve_session(pool, bearer)
-            principal = session.principal if session else None
-        return principal
 
     async def log_in(name: str, password: str, peer: str) -> LoggedIn | None:
         opened_session = await login(pool, settings.tenant, name, password, guard=guard, peer=peer)
@@ -66,7 +78,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             app=installation.app,
             intake=installation.intake,
             views=installation.views,
-            resolve_key=who,
+            resolve_key=resolver(installation, "api"),
             verbs=installation.verbs,
             approvals=installation.approvals,
             rounds=installation.rounds,
@@ -77,6 +89,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             targets=installation.targets,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
+            bearer=installation.bearer,
             identity=Identity(pool, installation.ids, installation.keys),
             auditing=Auditing(pool),
             wakeup=installation.wakeup,

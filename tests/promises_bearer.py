@@ -1,0 +1,41 @@
+"""What is promised of access tokens, and of those who call with them."""
+
+from tests.promise import Guarantee
+
+BEARER: tuple[Guarantee, ...] = (
+    Guarantee(
+        "G-BEARER",
+        "An access token counts only when a published key of its issuer signed it, for this server, and now.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-BEARER-SCOPE",
+        "A token opens no route it was not issued for, whatever its holder may do, and the refusal names the scope.",
+        "faces: MCP",
+    ),
+    Guarantee(
+        "G-BEARER-METADATA",
+        "Who comes without a token is told where one is issued for this server, and for what (RFC 9728).",
+        "faces: MCP",
+    ),
+    Guarantee(
+        "G-BEARER-ROLES",
+        "A token's groups set roles as a login does, and an older token gives back nothing that a newer one took.",
+        "safety: who is asking",
+    ),
+    Guarantee(
+        "G-BEARER-DECIDES",
+        "A person's token decides where it was issued for deciding; a program's never does, nor does one that acts for a person.",
+        "safety: approval",
+    ),
+    Guarantee(
+        "G-BEARER-KEPT-BACK",
+        "A token is kept in no table, written to no log and sent to nobody.",
+        "mcp-sdk: auth",
+    ),
+    Guarantee(
+        "G-BEARER-NO-FLOOD",
+        "Whatever tokens arrive, an issuer is asked for its keys at most once in ten seconds; rotation needs no restart.",
+        "faces: MCP",
+    ),
+)
