@@ -4,7 +4,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 RUN := .venv/bin/python
-# How many processes run the tests, and whether system packages may be installed for them.
+# How many processes run the tests, and whether system packages, Node packages and agents' toolkits may be installed for them.
 JOBS ?= 2
 SYSTEM ?= yes
 # Added to pytest's arguments: make test ARGS="-k lease"
@@ -30,7 +30,7 @@ serve: setup ## run the support desk with its neighbours until stopped
 	@AI_ACTIONS_ENABLED=true $(RUN) -m examples.support_desk.demo --stay
 
 test: setup ## run the tests
-	@if [ "$(SYSTEM)" = yes ]; then $(RUN) -m tools.system; fi
+	@if [ "$(SYSTEM)" = yes ]; then $(RUN) -m tools.system; $(RUN) -m tools.node; $(RUN) -m tools.agents; fi
 	@$(RUN) -m pytest -n $(JOBS) $(ARGS)
 
 test-pg15: setup ## run the tests on a private cluster of Debian's PostgreSQL 15

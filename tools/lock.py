@@ -1,8 +1,8 @@
 """Resolve pyproject.toml into the lock files: every version pinned with its hashes, and no index address in them.
 
 `python -m tools.lock` keeps the versions that are pinned and still fit; `python -m tools.lock --upgrade` looks for newer
-ones, and further arguments go to uv as they are. The bench's peers have lock files of their own, one for each `.in` file
-under requirements/peers: what a peer shares with Deedbox (driver, web server) is of the version that Deedbox has.
+ones, and further arguments go to uv as they are. The bench's peers and the toolkits of outside agents have lock files of
+their own, one for each `.in` file under requirements: what they share with Deedbox is of the version that Deedbox has.
 """
 
 import subprocess
@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = "requirements/dev.txt"
 INSTALLER = "requirements/installer.txt"
 PEERS = "requirements/peers"
+AGENTS = "requirements/agents"
 _OPTIONS = ("--quiet", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url", "--no-header")
 
 
@@ -26,8 +27,7 @@ def main() -> int:
     _compile("--group", "dev", "pyproject.toml", "--output-file", LOCK, *sys.argv[1:])
     pinned = next(line.split()[0] for line in (ROOT / LOCK).read_text().splitlines() if line.startswith("uv=="))
     _compile("--no-annotate", "-", "--output-file", INSTALLER, given=pinned)
-    for wanted in sorted((ROOT / PEERS).glob("*.in")):
-        name = f"{PEERS}/{wanted.stem}"
+    for name in (AGENTS, *(f"{PEERS}/{wanted.stem}" for wanted in sorted((ROOT / PEERS).glob("*.in")))):
         _compile("--no-annotate", "--constraint", LOCK, f"{name}.in", "--output-file", f"{name}.txt", *sys.argv[1:])
     return 0
 

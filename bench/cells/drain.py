@@ -14,7 +14,7 @@ from bench.database import TEMPLATE, Database, Server
 from bench.samples import Sample
 from bench.tally import Tally
 
-SLOTS = 500
+SLOTS = 1000
 LONGEST_S = 300
 # Tables with what people wrote and models answered, partitions included: rows there are written once.
 CONTENTS = "^(job_payload|result|event|step|proposal|document)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import LiteralString
 
 from bench.child import ROOT
+from tools.own_environment import OwnEnvironment
 
 LOCKS = ROOT / "requirements" / "peers"
 ENVIRONMENTS = ROOT / ".make" / "peers"
@@ -35,9 +36,14 @@ class Peer:
         return LOCKS / f"{self.name}.txt"
 
     @property
+    def environment(self) -> OwnEnvironment:
+        """Its environment, which has a web server like every peer's."""
+        return OwnEnvironment(ENVIRONMENTS / self.name, self.lock, "uvloop")
+
+    @property
     def python(self) -> Path:
         """The interpreter of its environment."""
-        return ENVIRONMENTS / self.name / "bin" / "python"
+        return self.environment.python
 
     @property
     def version(self) -> str:
