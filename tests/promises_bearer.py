@@ -25,7 +25,7 @@ BEARER: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-BEARER-DECIDES",
-        "A person's token decides where it was issued for deciding; a program's never does, nor does one that acts for a person.",
+        "A person's token decides where it was issued for that; a program's never does, nor one that acts for a person.",
         "safety: approval",
     ),
     Guarantee(

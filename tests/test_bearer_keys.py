@@ -1,7 +1,7 @@
 """The keys of an issuer: rotation without a restart, an issuer that is away, and no flood towards it from here."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from joserfc.jwk import RSAKey
@@ -137,9 +137,9 @@ async def test_whoever_goes_away_while_keys_are_read_ends_it_for_nobody_else(dat
             assert bearer is not None
             token = token_for(provider, site)
             client = bearer._client  # pyright: ignore[reportPrivateUsage] -- where it can be held
-            real: Callable[..., Awaitable[object]] = client.request
+            real: Any = client.request
 
-            async def slowly(*given: object, **more: object) -> object:
+            async def slowly(*given: Any, **more: Any) -> Any:
                 begun.set()
                 await held.wait()
                 return await real(*given, **more)

@@ -23,7 +23,9 @@ from tests.test_bearer import JOBS, desk, me
 
 pytestmark = pytest.mark.anyio
 ON_BEHALF = "Deedbox-On-Behalf-Of"
-AGENT = {"services": {"agent-7": {"service": "agent", "acts_for_others": True}, "plain-1": {"service": "agent"}}}
+AGENT: dict[str, Any] = {
+    "services": {"agent-7": {"service": "agent", "acts_for_others": True}, "plain-1": {"service": "agent"}}
+}
 
 
 async def again(site: House, token: str) -> dict[str, Any]:
@@ -83,7 +85,7 @@ async def test_an_issuer_without_roles_of_its_own_has_those_of_the_same_peoples_
         assert settings.bearer_issuers[0].roles == {group: tuple(roles) for group, roles in ROLES.items()}
         with pytest.raises(ValueError, match="gives other roles"):
             Settings(bearer=({**bearer, "roles": {"desk": ["viewer"]}},), oidc=(login,))  # pyright: ignore[reportArgumentType] -- likewise
-        alone = BearerConfig(**bearer)
+        alone = BearerConfig.model_validate(bearer)
         assert not alone.gives_roles
         async with taking(database, provider, roles={}) as site:
             assert (await again(site, token_for(provider, site)))["roles"] == []
@@ -255,7 +257,10 @@ def test_two_issuers_have_two_names_and_stand_there_once():
 
 @pytest.mark.parametrize(
     ("changed", "said"),
-    [({"roles": {"a": ["nothing"]}}, "BEARER_0_ROLES: there is no role"), ({"tenant": "x"}, "BEARER_0_TENANT: there is no tenant")],
+    [
+        ({"roles": {"a": ["nothing"]}}, "BEARER_0_ROLES: there is no role"),
+        ({"tenant": "x"}, "BEARER_0_TENANT: there is no tenant"),
+    ],
 )
 async def test_what_is_not_in_the_database_stops_the_start(database: TestDatabase, changed: dict[str, Any], said: str):
     with pytest.raises(StartError, match=said):

@@ -36,7 +36,7 @@ _storage.Client.SCOPES_SUPPORTED = (*_storage.Client.SCOPES_SUPPORTED, *given["s
 def access_token(client, grant_type, user, scope):
     # RFC 8707: what the client says it wants the token for; RFC 9068: how it is written.
     resource = flask.request.form.get("resource") or client.get_client_id()
-    now = int(time.time()) + given["ahead"]
+    now = int(time.time())
     claims = {
         "iss": flask.request.host_url.rstrip("/"), "sub": user.sub, "aud": resource, "client_id": client.get_client_id(),
         "iat": now, "exp": now + 3600, "jti": str(time.monotonic_ns()), "scope": scope, **user.claims,
@@ -58,9 +58,9 @@ server.serve_forever()
 
 
 @contextmanager
-def real_issuer(*users: Mapping[str, Any], ahead: float = 0) -> Generator[str]:
-    """oidc-provider-mock in a process of its own, issuing signed access tokens `ahead` seconds of the machine's clock."""
-    given = {"users": users, "scopes": EVERYTHING.split(), "ahead": int(ahead)}
+def real_issuer(*users: Mapping[str, Any]) -> Generator[str]:
+    """oidc-provider-mock in a process of its own, issuing signed access tokens."""
+    given = {"users": users, "scopes": EVERYTHING.split()}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", _REAL, json.dumps(given)],
         stdout=subprocess.PIPE,
@@ -117,12 +117,18 @@ def issuer_config(issuer: str, **changed: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def taking(
-    database: TestDatabase, provider: HostileProvider | str, app: App | None = None, *, oidc: Any = (), **changed: Any
+    database: TestDatabase,
+    provider: HostileProvider | str,
+    app: App | None = None,
+    *,
+    oidc: Any = (),
+    settings: Mapping[str, Any] | None = None,
+    **changed: Any,
 ) -> AsyncGenerator[House]:
-    """An installation that takes the tokens of this issuer."""
+    """An installation that takes the tokens of this issuer, as `changed` has it."""
     issuer = provider if isinstance(provider, str) else provider.issuer
-    bearer = (issuer_config(issuer, **changed),)
-    async with house(database, app, bearer=bearer, oidc=oidc, egress_allow=frozenset({"127.0.0.1"})) as site:
+    chosen = {"bearer": (issuer_config(issuer, **changed),), "oidc": oidc, "egress_allow": frozenset({"127.0.0.1"})}
+    async with house(database, app, **{**chosen, **(settings or {})}) as site:
         yield site
 
 

@@ -32,6 +32,8 @@ _DRAIN_BYTES = 1 << 30
 TEMPLATE = "deedbox.template"
 ON_BEHALF_OF = "Deedbox-On-Behalf-Of"
 JOB = "deedbox.job_id"
+TOOL_SCOPES: frozenset[Verb] = frozenset({"submit", "read", "cancel"})
+"""What tools need of a token: each of them one of these, and `decide_approval` beside."""
 
 
 class _Incoming:
@@ -155,7 +157,7 @@ async def who(deps: HttpDeps, request: Request) -> Principal | Response:
             # One answer for a key without the right, and for somebody unknown, disabled or of another tenant.
             return problem(DeedboxError("permission_denied", "This key may not act for anybody of that name."))
         principal = acting
-    if not principal.is_within_scope(_scopes(request)):
+    if not principal.is_within_scope(_scopes(deps, request)):
         refusal = DeedboxError("insufficient_scope", "The access token was not issued for this.")
         return problem(refusal, _challenge(deps, request, "insufficient_scope"))
     return principal
@@ -166,7 +168,7 @@ async def _acting(deps: HttpDeps, principal: Principal, key: str, name: str) -> 
     if principal.method == "api_key" and deps.identity is not None:
         return await resolve_acting(deps.identity.pool, key, name, deps.identity.keys)
     if principal.method == "access_token" and deps.bearer is not None:
-        return await deps.bearer.resolve_acting(key, name, "api")
+        return await deps.bearer.resolve_acting(key, name, deps.face)
     return None
 
 
@@ -178,11 +180,13 @@ def _challenge(deps: HttpDeps, request: Request, error: str | None) -> dict[str,
     """What the caller is told to come with; where there are tokens, where they are issued and for what scopes (RFC 9728)."""
     if deps.bearer is None:
         return {"WWW-Authenticate": 'Bearer realm="deedbox"' + (f', error="{error}"' if error else "")}
-    return {"WWW-Authenticate": deps.bearer.challenge("api", error, _scopes(request))}
+    return {"WWW-Authenticate": deps.bearer.challenge(deps.face, error, _scopes(deps, request))}
 
 
-def _scopes(request: Request) -> frozenset[Verb]:
+def _scopes(deps: HttpDeps, request: Request) -> frozenset[Verb]:
     """What a token must have been issued for to come in here: any of these."""
+    if deps.face == "mcp":
+        return TOOL_SCOPES
     method = "GET" if request.method == "HEAD" else request.method
     needed = ROUTES.get((method, request.scope.get(TEMPLATE, "")))
     return frozenset() if needed is None else needed.scopes
