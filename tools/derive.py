@@ -4,6 +4,7 @@
 with `--check` it changes nothing and exits 1, naming each stale file.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -147,6 +148,19 @@ def audit_page() -> str:
     return re.sub(r"(<!-- verbs -->\n).*?(<!-- end of verbs -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
 
 
+def mcp_page() -> str:
+    """The page of MCP with what the conformance suite found last; the rest of it is written by hand."""
+    found: dict[str, dict[str, int]] = json.loads((ROOT / "tests/conformance_app/summary.json").read_text(encoding="utf-8"))
+    lines = ["| revision | scenarios | checks passed | of the tasks extension |", "|---|---|---|---|"]
+    for revision, scenarios in found.items():
+        tasks = {name: passed for name, passed in scenarios.items() if name.startswith("tasks-")}
+        said = f"{sum(tasks.values())} checks in {sum(map(bool, tasks.values()))} scenarios" if tasks else "not defined there"
+        lines.append(f"| {revision} | {len(scenarios)} | {sum(scenarios.values())} | {said} |")
+    text = (ROOT / "docs/mcp.md").read_text(encoding="utf-8")
+    table = "\n".join(lines)
+    return re.sub(r"(<!-- conformance -->\n).*?(<!-- end of conformance -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+
+
 def _outputs() -> dict[Path, Callable[[], str]]:
     from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
@@ -156,6 +170,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
         ROOT / "docs/errors.md": errors_page,
         ROOT / "docs/permissions.md": permissions_page,
         ROOT / "docs/audit.md": audit_page,
+        ROOT / "docs/mcp.md": mcp_page,
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
         ROOT / "docs/doors.md": doors_page,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from deedbox.connectors.telegram import Telegram, TelegramMessage
     from deedbox.connectors.templated import HttpTemplate
     from deedbox.extend.context import Context, EffectPlan
+    from deedbox.extend.contract import Reason
     from deedbox.extend.document import Document
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
@@ -40,6 +41,7 @@ else:
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
         "HttpTemplate": "connectors.templated",
+        "Reason": "extend.contract",
         "Retry": "model.backoff",
         "Rule": "model.rules",
         "Slack": "connectors.slack",
@@ -77,6 +79,7 @@ __all__ = [
     "Http",
     "HttpCall",
     "HttpTemplate",
+    "Reason",
     "Retry",
     "Rule",
     "Sensitive",

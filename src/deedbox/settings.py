@@ -159,13 +159,21 @@ class Settings(BaseSettings):
     egress_allow: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Own hosts, host:port or networks that may be dialled although private; by commas."
     )
+    mcp: bool = Field(default=True, description="Serve the MCP face at /mcp beside the HTTP API.")
+    mcp_hosts: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(),
+        description="Further values of Host that /mcp answers to, beside loopback and the public URL's; by commas, `:*` for any port.",
+    )
+    mcp_origins: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="Further origins whose pages may call /mcp, such as https://chat.example; by commas."
+    )
     actions_enabled: bool = Field(
         default=False,
         validation_alias="AI_ACTIONS_ENABLED",
         description="The environment half of the switch: only `true` is on.",
     )
 
-    @field_validator("egress_allow", mode="before")
+    @field_validator("egress_allow", "mcp_hosts", "mcp_origins", mode="before")
     @classmethod
     def _by_commas(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -27,10 +27,12 @@ from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.auditing import Auditing
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
+from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.store.wakeup import Wakeup
@@ -199,12 +201,24 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
         async def journal(_submission: object, error: DeedboxError) -> None:
             refused.append(error.code)
 
+        verbs = Verbs(one.pool, one.ids, one.app.connectors)
+        tools = Tools(
+            one.pool,
+            one.ids,
+            one.app.actions,
+            intake=one.intake,
+            views=views,
+            follow=Follow(views, wakeup),
+            verbs=verbs,
+            public_url=url,
+        )
         deps = HttpDeps(
             app=one.app,
             intake=one.intake,
             views=views,
             resolve_key=resolve,
-            verbs=Verbs(one.pool, one.ids, one.app.connectors),
+            verbs=verbs,
+            tools=tools,
             approvals=Approvals(one.pool, one.ids, public_url=url, connectors=one.app.connectors, actions=one.app.actions),
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),

@@ -40,6 +40,8 @@ class House:
     installation: Installation
     database: TestDatabase
     asgi: Any
+    stopping: asyncio.Event
+    """Set, it makes waits and streams let go, as at the server's end."""
 
     def browser(self) -> httpx2.AsyncClient:
         """A browser without scripts: keeps cookies, follows nothing by itself, and says where its forms come from."""
@@ -87,7 +89,7 @@ async def house(database: TestDatabase, app: App | None = None, **settings: Any)
             running = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 await server.listening.wait()
-                yield House(url, installation, database, asgi)
+                yield House(url, installation, database, asgi, stopping)
             finally:
                 stopping.set()
                 server.should_exit = True

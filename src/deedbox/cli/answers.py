@@ -11,7 +11,9 @@ from deedbox.wiring import Installation
 
 WhatArgument = Annotated[
     str,
-    typer.Argument(metavar="WHAT", help="The id of a job, effect or approval, a key, the caller's run, or the provider's id."),
+    typer.Argument(
+        metavar="WHAT", help="The id of a job, effect, approval or call, a key, the caller's run, or the provider's id."
+    ),
 ]
 
 
@@ -22,6 +24,7 @@ def add_questions(group: typer.Typer) -> None:
     group.command("sent")(audit_sent)
     group.command("approved")(audit_approved)
     group.command("drafted")(audit_drafted)
+    group.command("called")(audit_called)
 
 
 def audit_key(
@@ -56,6 +59,11 @@ def audit_approved(what: WhatArgument, *, as_json: JsonOption = False) -> None:
 def audit_drafted(what: WhatArgument, *, as_json: JsonOption = False) -> None:
     """Which model drafted it?"""
     _ask("drafted", what, as_json=as_json)
+
+
+def audit_called(what: WhatArgument, *, as_json: JsonOption = False) -> None:
+    """By which calls, refused ones too?"""
+    _ask("called", what, as_json=as_json)
 
 
 def _ask(question: Question, what: str, *, as_json: bool) -> None:

@@ -112,12 +112,19 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
             )
     if settings.callbacks:
         yield Finding("callbacks", "ok", ", ".join(f"{one.name} ({len(one.events)} events)" for one in settings.callbacks))
+    if settings.mcp:
+        offered = "" if app is None else f", with {len(_offered(app))} of {len(app.actions)} actions as tools"
+        yield Finding("mcp", "ok", f"{settings.public_url.rstrip('/')}/mcp{offered}")
     if settings.model_base_url is not None:
         yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
     else:
         yield Finding(
             "model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME"
         )
+
+
+def _offered(app: App) -> list[str]:
+    return [name for name, action in app.actions.items() if action.offer.withheld is None]
 
 
 async def _database(settings: Settings, app: App | None, database: Database) -> list[Finding]:

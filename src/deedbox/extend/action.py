@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
 
+from deedbox.extend import contract
 from deedbox.extend.document import Document
 from deedbox.extend.outcome import Abstain
 from deedbox.extend.sensitive import sensitive_paths
@@ -29,6 +30,24 @@ MOST_PRIORITY = 1000
 _NAME = re.compile(r"^[a-z]+(_[a-z0-9]+)+$")
 _ROLE = re.compile(r"^[a-z][a-z0-9_]{0,62}$")
 _TOO_WIDE = ("_tool", "_api", "_database")
+
+
+MOST_TOOL_CALLS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How an action is offered to agents as a tool.
+
+    `withheld` says why it is not offered, None where it is. `calls` is how many calls of tools one of its own jobs may make.
+    `object_id` is the dotted name of the output's member that names the thing, where no receipt does. `task_error` has its
+    failures told as the protocol's own.
+    """
+
+    withheld: str | None = None
+    calls: int = 100
+    object_id: str | None = None
+    task_error: bool = False
 
 
 class RegistrationError(ValueError):
@@ -86,6 +105,8 @@ class Action:
     escalate_to: str | None = None
     """The role that may decide as well what has waited for `escalate_after_s` seconds."""
     escalate_after_s: float | None = None
+    offer: Offer = field(default_factory=Offer)
+    """How it is offered to agents, and why not where it is not."""
 
     @property
     def sensitive_input(self) -> tuple[Path, ...]:
@@ -96,6 +117,11 @@ class Action:
     def sensitive_output(self) -> tuple[Path, ...]:
         """The paths of what its output marks as sensitive."""
         return sensitive_paths(self.output_model)
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether it can have no effects, whatever its handler does: who may read may run it, with one of its roles."""
+        return self.consequence == "read" and self.policy.decision == "allow"
 
     @property
     def versions(self) -> frozenset[int]:
@@ -132,6 +158,10 @@ def make_action(
     callback: str | None = None,
     mask: bool | Iterable[str] = False,
     data_subject: KeyFrom | None = None,
+    tool: bool | None = None,
+    tool_calls: int = 100,
+    object_id: str | None = None,
+    task_error: bool = False,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -194,7 +224,29 @@ def make_action(
         domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
         escalate_to=escalate_to,
         escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
+        offer=_offer(name, (input_model, output_model), tool, tool_calls, object_id, task_error=task_error),
     )
+
+
+def _offer(
+    name: str,
+    models: tuple[type[BaseModel], type[BaseModel]],
+    tool: bool | None,  # noqa: FBT001 -- what is declared
+    calls: int,
+    object_id: str | None,
+    *,
+    task_error: bool,
+) -> Offer:
+    if not 0 <= calls <= MOST_TOOL_CALLS:
+        raise RegistrationError(f"{name}: tool_calls is from 0 to {MOST_TOOL_CALLS}")
+    if object_id is not None:
+        _field_of(name, models[1], object_id, "object_id")
+    if tool is False:
+        return Offer("its registration says tool=False", calls, object_id, task_error)
+    found = contract.faults(name, *models, _document_fields(models[0]))
+    if found and tool:
+        raise RegistrationError(f"{found[0]}. An action that is a tool keeps the contract of tools")
+    return Offer(found[0] if found else None, calls, object_id, task_error)
 
 
 def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:

@@ -90,6 +90,7 @@ class Context:
     _connectors: Mapping[str, Connector]
     plans: list[EffectPlan] = field(default_factory=list[EffectPlan])
     _bridge: Bridge = field(default_factory=Bridge, repr=False)
+    _reads_only: bool = False
 
     @property
     def sync(self) -> SyncContext:
@@ -157,6 +158,8 @@ class Context:
         than its connector and its action say. Raises ActionFailure (class bug) for an unknown connector, a payload that does
         not fit it, a slot planned twice, or an `after` that is not planned.
         """
+        if self._reads_only:
+            raise ActionFailure("bug", "reads_only", "An action whose consequence is `read` proposes no effect.")
         known = self._connectors.get(connector)
         if known is None:
             raise ActionFailure("bug", "unknown_connector", f"There is no connector {connector!r}.")

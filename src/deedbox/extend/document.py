@@ -14,5 +14,5 @@ class Document(BaseModel):
     name: str = Field(max_length=255)
     media_type: str = Field(max_length=255)
     size: int = Field(gt=0)
-    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    sha256: str = Field(max_length=64, pattern="^[0-9a-f]{64}$")
     url: str = Field(max_length=2048)

@@ -72,6 +72,10 @@ class App:
         escalate_after: str | float | None = None,
         mask: bool | Iterable[str] = False,
         data_subject: KeyFrom | None = None,
+        tool: bool | None = None,
+        tool_calls: int = 100,
+        object_id: str | None = None,
+        task_error: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -96,6 +100,12 @@ class App:
         What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
         it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
         whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
+        With `tool=True` it is offered to agents, and refused here unless it keeps the contract of tools: every object of its
+        input and output names its members, every text has a longest length, and a field such as `history` says why it is
+        there. `tool=False` offers it to none; where nothing is said it is offered if it keeps the contract. `object_id` is the
+        dotted name of the output's member that names the thing, `tool_calls` how many calls of tools one of its own jobs may
+        make, and `task_error` has its failures told as the protocol's own. With `consequence="read"` and `allow()` it can have
+        no effects, and whoever may read may run it with one of its roles.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -128,6 +138,10 @@ class App:
                 callback=callback,
                 mask=mask,
                 data_subject=data_subject,
+                tool=tool,
+                tool_calls=tool_calls,
+                object_id=object_id,
+                task_error=task_error,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from deedbox.model.consequence import LOW, Consequence
 from deedbox.model.errors import DeedboxError
-from deedbox.model.identity import Principal
+from deedbox.model.identity import Principal, require_scope
 from deedbox.store.decision import Handed
 
 Act = Literal["approve", "reject", "edit"]
@@ -119,8 +119,7 @@ def require_person(principal: Principal) -> None:
     """Raise DeedboxError person_required for whatever is no person, or did not prove to be one itself."""
     if principal.kind != "person" or principal.method not in PERSONAL:
         raise DeedboxError("person_required", "Only a person decides; a service's key never does, whatever its roles.")
-    if not principal.is_within_scope(frozenset({"decide"})):
-        raise DeedboxError("insufficient_scope", "This access token was not issued for deciding.")
+    require_scope(principal, frozenset({"decide"}))
 
 
 def find_say(principal: Principal, asked: Asked) -> Say:

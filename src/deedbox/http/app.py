@@ -1,6 +1,7 @@
 """The HTTP application: its routes, what becomes of what they do not take, and its description."""
 
 import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -27,6 +28,7 @@ from deedbox.http.policy import PolicyRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
+from deedbox.http.tools import ToolRoutes
 from deedbox.operate.follow import Follow
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ def _resource_routes(bearer: "Bearer") -> list[BaseRoute]:
     return resource_routes(bearer)
 
 
-def make_app(deps: HttpDeps) -> ASGIApp:
-    """The application over its dependencies.
+def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] | None = None) -> ASGIApp:
+    """The application over its dependencies; `beside` makes routes of another face that is served with it.
 
     To be served by uvicorn with `access_log=False`: its lines would hold paths and queries. Wire `deps.stopping` to the
     server's end, so that streams and waits let go.
@@ -56,6 +58,7 @@ def make_app(deps: HttpDeps) -> ASGIApp:
             login=deps.login is not None,
             own=deps.identity is not None,
             auditing=deps.auditing is not None,
+            tools=deps.tools is not None,
         )
     ).encode()
 
@@ -73,11 +76,13 @@ def make_app(deps: HttpDeps) -> ASGIApp:
         *AlertRoutes(deps).routes(),
         *CallbackRoutes(deps).routes(),
         *TargetRoutes(deps).routes(),
+        *([] if deps.tools is None else ToolRoutes(deps, deps.tools).routes()),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
         *([] if deps.bearer is None else _resource_routes(deps.bearer)),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
+        *(beside(deps) if beside is not None else ()),
         *deps.extra_routes,
     ]
     return Face(routes)

@@ -24,6 +24,7 @@ from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
+from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 
@@ -109,6 +110,7 @@ class HttpDeps:
     public_url: str
     callbacks: Callbacks | None = None
     auditing: Auditing | None = None
+    tools: Tools | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)

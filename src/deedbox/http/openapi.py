@@ -14,6 +14,7 @@ from deedbox.http.audit import ErasureBody
 from deedbox.http.browsers import STATUS_TOKEN
 from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
+from deedbox.http.openapi_tools import tool_paths, tool_schemas
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.own import MintBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
@@ -44,7 +45,14 @@ _OURS = (
 
 
 def document(
-    actions: Iterable[Action], *, version: str, base_url: str, login: bool, own: bool = False, auditing: bool = False
+    actions: Iterable[Action],
+    *,
+    version: str,
+    base_url: str,
+    login: bool,
+    own: bool = False,
+    auditing: bool = False,
+    tools: bool = False,
 ) -> dict[str, Any]:
     """The document for these actions."""
     actions = sorted(actions, key=lambda action: action.name)
@@ -63,6 +71,9 @@ def document(
     paths |= _paths(bodies, login=login) | (_own_paths(bodies) if own else {})
     if auditing:
         paths |= audit_paths(bodies["ErasureBody"])
+    if tools:
+        paths |= tool_paths(actions, _problems("400", "401", "403", "404", "500", "503"))
+        schemas |= tool_schemas()
     return {
         "openapi": "3.1.0",
         "info": {"title": "Deedbox", "version": version},

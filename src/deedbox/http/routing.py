@@ -32,8 +32,7 @@ _DRAIN_BYTES = 1 << 30
 TEMPLATE = "deedbox.template"
 ON_BEHALF_OF = "Deedbox-On-Behalf-Of"
 JOB = "deedbox.job_id"
-TOOL_SCOPES: frozenset[Verb] = frozenset({"submit", "read", "cancel"})
-"""What tools need of a token: each of them one of these, and `decide_approval` beside."""
+CHALLENGE = "deedbox.challenge"
 
 
 class _Incoming:
@@ -102,7 +101,7 @@ class Endpoint:
         try:
             return await handler(request)
         except DeedboxError as error:
-            return problem(error)
+            return problem(error, request.scope.get(CHALLENGE) if error.code == "insufficient_scope" else None)
         except ClientDisconnect:
             raise
         except AWAY as error:
@@ -160,6 +159,9 @@ async def who(deps: HttpDeps, request: Request) -> Principal | Response:
     if not principal.is_within_scope(_scopes(deps, request)):
         refusal = DeedboxError("insufficient_scope", "The access token was not issued for this.")
         return problem(refusal, _challenge(deps, request, "insufficient_scope"))
+    if principal.scope is not None:
+        # What a handler finds to be lacking is told in the same way.
+        request.scope[CHALLENGE] = _challenge(deps, request, "insufficient_scope")
     return principal
 
 
@@ -185,10 +187,8 @@ def _challenge(deps: HttpDeps, request: Request, error: str | None) -> dict[str,
 
 def _scopes(deps: HttpDeps, request: Request) -> frozenset[Verb]:
     """What a token must have been issued for to come in here: any of these."""
-    if deps.face == "mcp":
-        return TOOL_SCOPES
     method = "GET" if request.method == "HEAD" else request.method
-    needed = ROUTES.get((method, request.scope.get(TEMPLATE, "")))
+    needed = ROUTES.get((method, "/mcp" if deps.face == "mcp" else request.scope.get(TEMPLATE, "")))
     return frozenset() if needed is None else needed.scopes
 
 
@@ -221,6 +221,21 @@ async def patiently(request: Request, deps: HttpDeps, wait_s: float, ask: Callab
             task.cancel()
         await asyncio.gather(asked, stopped, gone, return_exceptions=True)
     return await ask(0)
+
+
+async def unless_gone(request: Request, answer: Awaitable[Answer]) -> Answer:
+    """The answer; given up when the caller hangs up, with ClientDisconnect. The body must have been read."""
+    asked = asyncio.ensure_future(answer)
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({asked, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        raise ClientDisconnect
+    finally:
+        for task in (asked, gone):
+            task.cancel()
+        await asyncio.gather(asked, gone, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:

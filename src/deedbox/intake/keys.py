@@ -26,7 +26,7 @@ def check_key(key: str, where: str = "/Idempotency-Key") -> str:
     return key
 
 
-def choose_key(
+def choose_key(  # noqa: PLR0911 -- one return per place where a key may come from
     action: Action,
     *,
     header: str | None,
@@ -35,10 +35,12 @@ def choose_key(
     given: BaseModel,
     payload_sha256: bytes,
     job_id: UUID,
+    otherwise: str | None = None,
 ) -> tuple[str, str]:
     """The call's key and where it came from, as the job's `key_source` names it.
 
-    `body` is the input as stored (a document is there with its sha256), `given` the same validated. Raises DeedboxError:
+    `body` is the input as stored (a document is there with its sha256), `given` the same validated; `otherwise` comes instead
+    of the action's rule. Raises DeedboxError:
     key_invalid for a key that was sent and cannot be used, key_required where the action wants one and none is found.
     """
     if header is not None:
@@ -50,6 +52,8 @@ def choose_key(
     found = _of_source(action, body, given)
     if found is not None:
         return found, "key_from"
+    if otherwise is not None:
+        return otherwise, "content"
     if action.key_rule == "require":
         raise DeedboxError("key_required", f"{action.name} acts on the outside world: send an Idempotency-Key.")
     if action.key_rule == "content":

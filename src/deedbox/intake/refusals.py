@@ -41,7 +41,7 @@ class Refusals:
         telemetry.REFUSED.labels(error.code).inc()
         action = storable_text(request.action[:_LONGEST_NAME].replace("\x00", ""))
         call = accept.Call(
-            call_id=self._ids.new(),
+            call_id=request.call_id or self._ids.new(),
             tenant=request.principal.tenant,
             source=request.source,
             status="refused",
@@ -54,7 +54,8 @@ class Refusals:
             through=through(request.principal),
         )
         try:
-            await self._gathered.journal(call)
+            if request.call_id is None:
+                await self._gathered.journal(call)
             if error.code not in _OURS:
                 await self._note(request, action, call.call_id, error.code)
         except (StoreError, *UNREACHABLE) as failure:

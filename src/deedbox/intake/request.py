@@ -47,6 +47,12 @@ class Request(NamedTuple):
     """The registered receiver that is told what becomes of it; the action's own where none is given."""
     parsed: Parsed | None = None
     """What `body` was read from, where whoever read it has that already."""
+    otherwise: str | None = None
+    """The key where neither the call nor the action's own source of keys has one; instead of the action's rule."""
+    closed: bool = False
+    """Members of the input that its schema does not name are refused, whatever the schema says of them."""
+    call_id: UUID | None = None
+    """Whoever hands it over journals the call under this id, with more than intake knows; else intake journals it."""
     entry: AuditEntry | None = None
     """Kept in the audit in the transaction that stores the job, with the job's id as `job` in its detail."""
 

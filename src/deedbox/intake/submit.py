@@ -26,10 +26,10 @@ from deedbox.intake.terms import held_for, through
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
-from deedbox.model.identity import Principal
+from deedbox.model.identity import Principal, require_scope
 from deedbox.store import accept as store
 from deedbox.store import rounds
-from deedbox.store.audit import AuditEntry, append, entry_by
+from deedbox.store.audit import append, entry_by
 from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE
 from deedbox.store.pool import Pool
@@ -151,7 +151,7 @@ class Intake:
 
     async def _submit(self, request: Request, job: store.NewJob | None) -> Accepted:
         try:
-            answer = await self._put(job or await self._prepare(request), request.principal, request.entry)
+            answer = await self._put(job or await self._prepare(request), request)
         except DeedboxError as error:
             await self.journal_refusal(request, error)
             raise
@@ -176,6 +176,7 @@ class Intake:
             given=given,
             payload_sha256=payload_sha256,
             job_id=job_id,
+            otherwise=request.otherwise,
         )
         if request.source == "job":
             source = "slot"
@@ -222,12 +223,13 @@ class Intake:
         return wanted
 
     def _role(self, action: Action, principal: Principal) -> str:
-        may = principal.may("submit")
+        may = principal.may("submit") or (action.reads_only and principal.may("read"))
         known = self._roles.get((action.name, principal.roles))
         if known is not None and may:
             return known
         held = sorted(principal.roles & action.roles)
         if not held or not may:
+            require_scope(principal, frozenset({"submit", "read"} if action.reads_only else {"submit"}))
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
         self._roles[action.name, principal.roles] = held[0]
@@ -264,7 +266,7 @@ class Intake:
             body[name] = links if fields[name] else links[0]
             hashed[name] = digests if fields[name] else digests[0]
         try:
-            given = action.input_model.model_validate(body)
+            given = action.input_model.model_validate(body, extra="forbid" if request.closed else None)
         except ValidationError as error:
             problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
             names = ", ".join(problem.pointer or "/" for problem in problems[:5])
@@ -315,9 +317,9 @@ class Intake:
         if count > self._max_waiting:
             raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)
 
-    async def _put(self, job: store.NewJob, principal: Principal, entry: AuditEntry | None = None) -> Accepted:
+    async def _put(self, job: store.NewJob, request: Request) -> Accepted:
         for _ in range(3):
-            if await self._gathered.store(job, entry):
+            if await self._gathered.store(job, request.entry):
                 return Accepted(job.job_id, "queued" if job.held_for is None else "awaiting_human", replayed=False)
             bound = await self._gathered.bound(job)
             if bound is None:
@@ -325,13 +327,14 @@ class Intake:
             if bound.job_id == job.job_id:
                 # The commit whose answer was lost had stored it.
                 return Accepted(job.job_id, bound.state or "queued", replayed=False)
-            answer = await self._replay(job, bound, principal)
+            answer = await self._replay(job, bound, request)
             if bound.state == "failed_retryable" and job.key_source in _EXPLICIT:
-                return await self._take_up(job, answer, principal)
+                return await self._take_up(job, answer, request.principal)
             return answer
         raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
 
-    async def _replay(self, job: store.NewJob, bound: store.Bound, principal: Principal) -> Accepted:
+    async def _replay(self, job: store.NewJob, bound: store.Bound, request: Request) -> Accepted:
+        principal = request.principal
         if bound.erased:
             raise DeedboxError("erased", "The job of this key was erased for its person; its key stays taken.")
         if bound.pruned or bound.state is None:
@@ -354,7 +357,8 @@ class Intake:
             caller_run=job.caller_run,
             through=job.through,
         )
-        await self._gathered.journal(call)
+        if request.call_id is None:
+            await self._gathered.journal(call)
         return Accepted(bound.job_id, bound.state, replayed=True)
 
     async def _take_up(self, job: store.NewJob, answer: Accepted, principal: Principal) -> Accepted:

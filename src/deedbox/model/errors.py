@@ -40,6 +40,8 @@ CODES: dict[str, Code] = {
     "repeat_unconfirmed": Code(409, False, "An effect would be done a second time, and nobody has confirmed that."),
     "policy_denied": Code(409, False, "The policy denies what was proposed."),
     "approval_expired": Code(409, False, "The approval's time is over."),
+    "version_mismatch": Code(409, False, "The action has another version than the call was made for."),
+    "budget_exhausted": Code(409, False, "The job has used up the calls that it may make."),
     "lease_lost": Code(409, False, "The lease belongs to someone else now."),
     "pruned": Code(410, False, "The job of this key has been removed after its retention."),
     "erased": Code(410, False, "The job of this key was erased for the person it was about."),

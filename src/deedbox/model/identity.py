@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from deedbox.model.errors import DeedboxError
+
 Verb = Literal["submit", "read", "retry", "take_up", "replace", "cancel", "decide", "reconcile", "switch", "administer"]
 Kind = Literal["person", "service"]
 Method = Literal["session", "api_key", "personal_key", "form_key", "status_token", "access_token", "terminal", "system"]
@@ -92,6 +94,12 @@ class Principal:
         """Whether this is a person in a session whose last login is known and at most `FRESH_S` seconds old."""
         known = self.authenticated_s_ago
         return self.method == "session" and self.kind == "person" and known is not None and known <= FRESH_S
+
+
+def require_scope(principal: Principal, verbs: frozenset[Verb]) -> None:
+    """Raise DeedboxError("insufficient_scope") for an access token that was issued for none of the verbs."""
+    if not principal.is_within_scope(verbs):
+        raise DeedboxError("insufficient_scope", "The access token was not issued for this.")
 
 
 FRESH_S = 300.0

@@ -31,6 +31,9 @@ def _verb(verb: Verb, why: str = "", *, or_with: Verb | None = None) -> Permissi
     return Permission("verb", verb, why, frozenset({verb} if or_with is None else {verb, or_with}))
 
 
+_CALLS: frozenset[Verb] = frozenset({"submit", "read"})
+
+
 def _bearer(why: str) -> Permission:
     return Permission("bearer", None, why, frozenset({"read"}))
 
@@ -45,8 +48,21 @@ _PREFLIGHT = Permission("open", None, "says whether a page of the origin may cal
 _PAGE = Permission("session", None, "leads to the login where there is no session")
 
 ROUTES: dict[tuple[str, str], Permission] = {
-    ("POST", "/api/actions/{action}/jobs"): _verb("submit", "and a role that the action names; a form key for its one action"),
+    ("POST", "/api/actions/{action}/jobs"): Permission(
+        "bearer",
+        None,
+        "a role that the action names, with `submit`, or with `read` where the action can have no effects; "
+        "a form key for its one action",
+        _CALLS,
+    ),
     ("OPTIONS", "/api/actions/{action}/jobs"): _PREFLIGHT,
+    ("GET", "/api/tools"): Permission("bearer", None, "what the bearer's roles may call", _CALLS),
+    ("POST", "/api/tools/{action}"): Permission(
+        "bearer",
+        None,
+        "a role that the action names, with `submit`, or with `read` where the action can have no effects",
+        _CALLS,
+    ),
     ("GET", "/api/jobs"): _OWN,
     ("GET", "/api/jobs/{job_id}"): _bearer(f"{_OWN.why}; the status token of that job"),
     ("OPTIONS", "/api/jobs/{job_id}"): _PREFLIGHT,
@@ -109,6 +125,11 @@ ROUTES: dict[tuple[str, str], Permission] = {
         )
         for face in ("", "/api", "/mcp")
     },
+    ("POST", "/mcp"): Permission(
+        "bearer", None, "each tool asks what its action or its route of the API asks", frozenset({"submit", "read", "cancel"})
+    ),
+    ("DELETE", "/mcp"): Permission("bearer", None, "ends a session of the older protocol, of which nothing is kept"),
+    ("OPTIONS", "/mcp"): _PREFLIGHT,
     ("GET", "/"): _PAGE,
     ("GET", "/login"): Permission("open", None, "the form to log in"),
     ("POST", "/login"): Permission("open", None, "takes the name and the password themselves; its own form alone"),

@@ -1,9 +1,9 @@
 """The questions that are asked after something has happened, each answered by a plain sentence and what it stands on.
 
-Was this key processed? Was it sent? Who approved it? Which model drafted it? And from the thing at the provider: whose
-request was it? What is asked about is named by whatever is at hand: the id of a job, an effect or an approval, the caller's
-key or own run, or what the provider calls the thing. The rule of every door holds: one's own jobs, or for people who may read
-the tenant's.
+Was this key processed? Was it sent? Who approved it? Which model drafted it? By which calls, refused ones too? And from the
+thing at the provider: whose request was it? What is asked about is named by whatever is at hand: the id of a job, an effect, an
+approval or a call (`audit_id`), the caller's key or own run, or what the provider calls the thing. The rule of every door
+holds: one's own jobs, or for people who may read the tenant's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,14 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.transaction import autocommit
 from deedbox.store.views import Reader
 
-Question = Literal["request", "sent", "approved", "drafted"]
+Question = Literal["request", "sent", "approved", "drafted", "called"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 MOST = 20
 _AS = {
     "job": "its id",
     "effect": "the id of its effect",
     "approval": "the id of its approval",
+    "call": "the id of a call of it",
     "provider": "the provider's id of what was done",
     "caller_run": "the caller's run",
     "key": "its key",
@@ -76,6 +77,8 @@ async def ask(pool: Pool, principal: Principal, question: Question, what: str) -
     Raises DeedboxError not_found where it means nothing that this principal may see.
     """
     what = storable_text(what.strip())
+    if question == "called":
+        return await _called(pool, principal, what)
     async with autocommit(pool) as connection:
         found = await answers.find(connection, Reader.of(principal), what, id_=_id(what), key_sha256=_hash(what), limit=MOST)
         if not found:
@@ -87,8 +90,65 @@ async def ask(pool: Pool, principal: Principal, question: Question, what: str) -
 async def _request(connection: Connection, found: answers.Found) -> Answer:
     request = await answers.request(connection, found.job_id)
     effects = await answers.part(connection, "effects", found.job_id, found.effect_id)
+    parents = await answers.part(connection, "parents", found.job_id, None)
+    children = await answers.part(connection, "children", found.job_id, None)
     said = f"By {_AS[found.found_as]}: {_asked(request)}. {_stands(request)}"
-    return _answer("request", said, found, request, effects=effects)
+    said += "".join(f" {_within(parent)}" for parent in parents) + _calls_of(children)
+    return _answer("request", said, found, request, effects=effects, parents=parents, children=children)
+
+
+def _within(parent: Mapping[str, Any]) -> str:
+    run = f", run {parent['caller_run']}" if parent["caller_run"] else ""
+    if parent["action"] is None:
+        return f"It was called within job {parent['job_id']}, whose records are gone."
+    who = parent["asked_by"] or "someone who is gone"
+    return (
+        f"It was called within job {parent['job_id']} of {parent['action']}, which {who} asked for on "
+        f"{_when(parent['created_at'])} ({parent['source']}{run})."
+    )
+
+
+def _calls_of(children: Sequence[Mapping[str, Any]]) -> str:
+    if not children:
+        return ""
+    named = ", ".join(f"{child['action']} (job {child['job_id']}, {child['state']})" for child in children)
+    return f" It called {named}."
+
+
+async def _called(pool: Pool, principal: Principal, what: str) -> list[Answer]:
+    """An answer for each call, refused ones too. Raises DeedboxError not_found."""
+    reader, id_ = Reader.of(principal), _id(what)
+    async with autocommit(pool) as connection:
+        jobs = await answers.find(connection, reader, what, id_=id_, key_sha256=_hash(what), limit=MOST)
+        # Whoever names one call means that call, and not all of its job.
+        named = [] if id_ is None else await answers.calls(connection, reader, id_=id_, jobs=[], limit=1)
+        of_call = bool(named) and named[0]["call_id"] != named[0]["job_id"]
+        found = (
+            named
+            if of_call
+            else await answers.calls(connection, reader, id_=id_, jobs=[one.job_id for one in jobs], limit=MOST)
+        )
+    if not found:
+        raise DeedboxError("not_found", "No call that you may see has this id, key, run or provider's id.")
+    return [Answer("called", _call(call), call["job_id"], {"call": call}) for call in found]
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    who = call["asked_by"] or "someone who is gone"
+    through = f" through {call['through']}" if call["through"] else ""
+    run = f", run {call['caller_run']}" if call["caller_run"] else ""
+    role = f" with the role {call['role']}" if call["role"] else " without a role for it"
+    claimed = f" It claimed the role {call['claimed_role']}, which counted for nothing." if call["claimed_role"] else ""
+    code = f" as {call['error_code']}" if call["error_code"] else ""
+    answered = (call["detail"] or {}).get("answer")
+    became = call["status"] if answered is None else f"{call['status']}, with {answered}"
+    took = f" in {call['duration_ms']:.0f} ms" if call["duration_ms"] is not None else ""
+    job = "" if call["job_id"] is None else f" It is about job {call['job_id']}."
+    within = "" if call["parent_job_id"] is None else f" It was made within job {call['parent_job_id']}."
+    return (
+        f"Call {call['call_id']}: {who}{through} called {call['action']}{role} on {_when(call['called_at'])} "
+        f"({call['source']}{run}); it was {became}{code}{took}.{claimed}{job}{within}"
+    )
 
 
 async def _sent(connection: Connection, found: answers.Found) -> Answer:

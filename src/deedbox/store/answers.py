@@ -1,5 +1,6 @@
 """Reading what the questions of an audit are answered from: one job, its request, its effects, its decisions, its attempts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 from deedbox.store.views import Reader
 
-Part = Literal["effects", "approvals", "verdicts", "attempts"]
+Part = Literal["effects", "approvals", "verdicts", "attempts", "parents", "children"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,16 @@ async def request(connection: Connection, job_id: UUID) -> dict[str, Any]:
     async with connection.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(statement("answers", "request"), {"job_id": job_id})
         return await cursor.fetchone() or {}
+
+
+async def calls(
+    connection: Connection, reader: Reader, *, id_: UUID | None, jobs: Sequence[UUID], limit: int
+) -> list[dict[str, Any]]:
+    """The calls that the reader may see, by the id of one or of their jobs, newest first."""
+    async with connection.cursor(row_factory=dict_row) as cursor:
+        given = {**reader.parameters, "id": id_, "jobs": list(jobs), "limit": limit}
+        await cursor.execute(statement("answers", "calls"), given)
+        return await cursor.fetchall()
 
 
 async def part(connection: Connection, name: Part, job_id: UUID, effect_id: UUID | None) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ _STATEMENTS = (
     "erase_receipts",
     "erase_probes",
     "erase_calls",
+    "erase_tool_keys",
     "erase_tokens",
     "erase_alerts",
     "erase_details",

@@ -176,6 +176,13 @@ async def remove_expired_keys(connection: Connection, limit: int) -> int:
     return (await connection.execute(statement("prune", "expired_keys"), {"limit": limit})).rowcount
 
 
+async def remove_old_tools(connection: Connection, keep_s: float, limit: int) -> int:
+    """Remove what was kept of calls of tools without a key and of the budgets of ended jobs; returns how many of the more."""
+    keys = await connection.execute(statement("prune", "old_tool_keys"), {"limit": limit})
+    budgets = await connection.execute(statement("prune", "old_tool_budgets"), {"keep_s": keep_s, "limit": limit})
+    return max(keys.rowcount, budgets.rowcount)
+
+
 async def remove_old_calls(connection: Connection, keep_s: float, limit: int) -> int:
     """Remove old lines of the journal of calls; returns how many."""
     return (await connection.execute(statement("prune", "old_calls"), {"keep_s": keep_s, "limit": limit})).rowcount

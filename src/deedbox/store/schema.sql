@@ -289,6 +289,7 @@ CREATE TABLE deedbox.approval (
     editors uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     notify_at timestamp with time zone DEFAULT deedbox.clock(),
     escalated_to text,
+    shown text,
     CONSTRAINT approval_audience_check CHECK ((cardinality(audience) > 0)),
     CONSTRAINT approval_decided CHECK (((state = 'pending'::text) = (decided_at IS NULL))),
     CONSTRAINT approval_digest_check CHECK ((octet_length(digest) = 32)),
@@ -296,6 +297,7 @@ CREATE TABLE deedbox.approval (
     CONSTRAINT approval_purpose_check CHECK ((purpose = ANY (ARRAY['effects'::text, 'input'::text]))),
     CONSTRAINT approval_quorum_check CHECK ((quorum >= 1)),
     CONSTRAINT approval_reason CHECK (((state <> 'rejected'::text) OR (reason ~ '\S'::text))),
+    CONSTRAINT approval_shown_check CHECK ((shown = ANY (ARRAY['accept'::text, 'decline'::text, 'cancel'::text]))),
     CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
 );
 
@@ -856,6 +858,14 @@ CREATE TABLE deedbox.session (
     CONSTRAINT session_session_sha256_check CHECK ((octet_length(session_sha256) = 32))
 );
 
+CREATE TABLE deedbox.shared_secret (
+    name text NOT NULL,
+    secret bytea NOT NULL,
+    made_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT shared_secret_name_check CHECK ((name ~ '^[a-z][a-z_]{0,62}$'::text)),
+    CONSTRAINT shared_secret_secret_check CHECK ((octet_length(secret) >= 32))
+);
+
 CREATE TABLE deedbox.status_token (
     token_sha256 bytea NOT NULL,
     job_id uuid NOT NULL,
@@ -938,6 +948,24 @@ CREATE TABLE deedbox.tenant (
     tenant text NOT NULL,
     created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     CONSTRAINT tenant_tenant_check CHECK ((tenant ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
+);
+
+CREATE TABLE deedbox.tool_budget (
+    parent_job_id uuid NOT NULL,
+    calls integer NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    CONSTRAINT tool_budget_calls_check CHECK ((calls >= 0))
+);
+
+CREATE TABLE deedbox.tool_key (
+    tenant text NOT NULL,
+    action text NOT NULL,
+    call_sha256 bytea NOT NULL,
+    key text NOT NULL,
+    until timestamp with time zone NOT NULL,
+    call_id uuid NOT NULL,
+    CONSTRAINT tool_key_call_sha256_check CHECK ((octet_length(call_sha256) = 32)),
+    CONSTRAINT tool_key_key_check CHECK (((key ~ '\S'::text) AND (length(key) <= 255)))
 );
 
 CREATE TABLE deedbox.verdict (
@@ -1111,6 +1139,9 @@ ALTER TABLE ONLY deedbox.sensitive
 ALTER TABLE ONLY deedbox.session
     ADD CONSTRAINT session_pkey PRIMARY KEY (session_sha256);
 
+ALTER TABLE ONLY deedbox.shared_secret
+    ADD CONSTRAINT shared_secret_pkey PRIMARY KEY (name);
+
 ALTER TABLE ONLY deedbox.status_token
     ADD CONSTRAINT status_token_pkey PRIMARY KEY (token_sha256);
 
@@ -1125,6 +1156,12 @@ ALTER TABLE ONLY deedbox.target
 
 ALTER TABLE ONLY deedbox.tenant
     ADD CONSTRAINT tenant_pkey PRIMARY KEY (tenant);
+
+ALTER TABLE ONLY deedbox.tool_budget
+    ADD CONSTRAINT tool_budget_pkey PRIMARY KEY (parent_job_id);
+
+ALTER TABLE ONLY deedbox.tool_key
+    ADD CONSTRAINT tool_key_pkey PRIMARY KEY (tenant, action, call_sha256);
 
 ALTER TABLE deedbox.verdict
     ADD CONSTRAINT verdict_drawn CHECK (((decision <> 'sample'::text) OR (drawn IS FALSE))) NOT VALID;
@@ -1244,6 +1281,12 @@ CREATE INDEX session_principal ON deedbox.session USING btree (principal_id);
 CREATE INDEX status_token_expires ON deedbox.status_token USING btree (expires_at);
 
 CREATE INDEX target_gate ON deedbox.target USING btree (tenant, connector, target) WHERE (gated OR (open_until IS NOT NULL) OR (failures > 0));
+
+CREATE INDEX tool_budget_last ON deedbox.tool_budget USING btree (last_at);
+
+CREATE INDEX tool_key_key ON deedbox.tool_key USING hash (key);
+
+CREATE INDEX tool_key_until ON deedbox.tool_key USING btree (until);
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 

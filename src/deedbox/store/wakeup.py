@@ -24,7 +24,8 @@ from deedbox.telemetry import log
 QUEUE = "deedbox_queue"
 EVENTS = "deedbox_events"
 OUTBOX = "deedbox_outbox"
-CHANNELS = (QUEUE, EVENTS, OUTBOX)
+REPLIES = "deedbox_replies"
+CHANNELS = (QUEUE, EVENTS, OUTBOX, REPLIES)
 
 _PING = "deedbox_ping"
 _LONGEST_WAIT_S = 15.0
@@ -67,6 +68,7 @@ class Wakeup:
         self.ping_channel = f"{_PING}_{secrets.token_hex(6)}"
         self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in channels}
         self._jobs: dict[UUID, set[Signal]] = {}
+        self._hears: set[Callable[[str], None]] = set()
         self._listening = asyncio.Event()
         self._connections = 0
 
@@ -101,6 +103,15 @@ class Wakeup:
             subscribers.discard(signal)
             if not subscribers:
                 del self._jobs[job_id]
+
+    @asynccontextmanager
+    async def replies(self, hear: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Call `hear` with every piece of a reply that any process hands over; what is said while nobody listens is lost."""
+        self._hears.add(hear)
+        try:
+            yield
+        finally:
+            self._hears.discard(hear)
 
     async def run(self) -> None:
         """Listen until cancelled, through every restart of the database."""
@@ -145,6 +156,9 @@ class Wakeup:
     def _take(self, notify: Notify) -> None:
         for signal in self._events.get(notify.channel, ()):
             signal.set()
+        if notify.channel == REPLIES:
+            for hear in tuple(self._hears):
+                hear(notify.payload)
         if notify.channel != EVENTS or not self._jobs:
             return
         for text in notify.payload.split(","):

@@ -1,4 +1,4 @@
-"""What users of the library get for their own tests: providers that break on demand, and the conformance run.
+"""What users of the library get for their own tests: providers that break on demand, the conformance run, the kinds of tools.
 
 Servers here listen on loopback with real sockets; nothing of this package is needed to run Deedbox.
 """
@@ -10,16 +10,26 @@ from deedbox.testing.proving import prove
 from deedbox.testing.receiver import CallbackReceiver
 from deedbox.testing.report import Check, Report
 from deedbox.testing.smtp_server import SmtpServer
+from deedbox.testing.tool_bench import Outside, ToolBench, tool_bench
+from deedbox.testing.tool_kinds import KINDS, ToolCase, ToolReport, check_tool, table
 
 __all__ = [
+    "KINDS",
     "BadSignatureError",
     "CallbackReceiver",
     "Check",
     "HttpProvider",
+    "Outside",
     "Provider",
     "Report",
     "SmtpServer",
+    "ToolBench",
+    "ToolCase",
+    "ToolReport",
+    "check_tool",
     "conform",
     "prove",
+    "table",
+    "tool_bench",
     "verify",
 ]

@@ -1,39 +1,21 @@
 """The HTTP face with its pages, over what a process has open."""
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from deedbox.access.resolve import looks_signed, resolve_key
-from deedbox.access.sessions import ABSOLUTE_S, login, resolve_session
+from deedbox.access.sessions import ABSOLUTE_S, login
 from deedbox.model.identity import Principal
 from deedbox.operate.auditing import Auditing
 from deedbox.operate.readiness import Readiness
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.types import ASGIApp
 
-    from deedbox.access.bearer import Face
-
+from deedbox.wiring.callers import resolver
 from deedbox.wiring.installation import Installation
-
-
-def resolver(installation: Installation, face: "Face") -> "Callable[[str], Awaitable[Principal | None]]":
-    """Who holds a bearer, for one face: a key, an access token for this face, or a session."""
-    pool, tokens = installation.pool, installation.bearer
-
-    async def who(bearer: str) -> Principal | None:
-        if tokens is not None and looks_signed(bearer):
-            return await tokens.resolve(bearer, face)
-        principal = await resolve_key(pool, bearer, installation.keys)
-        if principal is None and not bearer.startswith("dbx_"):
-            session = await resolve_session(pool, bearer)
-            principal = session.principal if session else None
-        return principal
-
-    return who
+from deedbox.wiring.mcp_face import mcp_routes
 
 
 def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
@@ -87,6 +69,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             alerts=installation.alerts,
             callbacks=installation.callbacks,
             targets=installation.targets,
+            tools=installation.tools,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
             bearer=installation.bearer,
@@ -98,5 +81,6 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             ready=Readiness(pool, installation.ids, installation.name, installation.pulse),
             refused=installation.intake.journal_refusal,
             stopping=stopping,
-        )
+        ),
+        beside=partial(mcp_routes, installation, stopping),
     )

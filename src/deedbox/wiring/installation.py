@@ -22,15 +22,17 @@ from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
+from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
 from deedbox.settings import Settings
-from deedbox.store import sensitive
+from deedbox.store import asked, sensitive
 from deedbox.store.ids import IdSource
 from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
@@ -71,6 +73,7 @@ class Installation:
     policies: Policies
     alerts: Alerts
     targets: Targets
+    tools: Tools
     pulse: Pulse
     wakeup: Wakeup
     keys: KeyCache
@@ -84,6 +87,8 @@ class Installation:
     guard: LoginGuard
     providers: "Providers | None"
     bearer: "Bearer | None"
+    secrets: tuple[bytes, ...]
+    """What all processes seal with what a client carries for them, the newest first; empty where nothing is served."""
 
 
 @asynccontextmanager
@@ -119,6 +124,7 @@ async def opened(
         keys, serves = KeyCache(), "api" in roles
         providers = await providers_of(settings, pool, ids, policy, guard, stack) if serves else None
         bearer = await bearer_of(settings, pool, ids, policy, keys, stack) if serves else None
+        secrets_shared = await _secrets(pool) if serves else ()
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -144,6 +150,19 @@ async def opened(
         for connector in app.connectors.values():
             if isinstance(connector, TakesSubmitter):
                 connector.take_submitter(submitter)
+        views = Views(pool, app.actions)
+        verbs = Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled)
+        tools = Tools(
+            pool,
+            ids,
+            app.actions,
+            intake=intake,
+            views=views,
+            follow=Follow(views, wakeup),
+            verbs=verbs,
+            public_url=settings.public_url,
+        )
+        stack.push_async_callback(tools.drain)
         yield Installation(
             settings=settings,
             app=app,
@@ -151,7 +170,7 @@ async def opened(
             pool=pool,
             ids=ids,
             intake=intake,
-            views=Views(pool, app.actions),
+            views=views,
             approvals=Approvals(pool, ids, public_url=settings.public_url, connectors=app.connectors, actions=app.actions),
             rounds=Rounds(pool, ids, app.actions, intake),
             lanes=Lanes(pool),
@@ -159,7 +178,8 @@ async def opened(
             alerts=Alerts(pool),
             targets=Targets(pool, app.connectors),
             pulse=Pulse(),
-            verbs=Verbs(pool, ids, app.connectors, environment_on=settings.actions_enabled),
+            verbs=verbs,
+            tools=tools,
             wakeup=wakeup,
             keys=keys,
             name=name,
@@ -171,6 +191,7 @@ async def opened(
             guard=guard,
             providers=providers,
             bearer=bearer,
+            secrets=secrets_shared,
         )
 
 
@@ -209,6 +230,11 @@ async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStac
     client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
     stack.push_async_callback(client.aclose)
     return client
+
+
+async def _secrets(pool: Pool) -> tuple[bytes, ...]:
+    async with autocommit(pool) as connection:
+        return (await asked.secret(connection, "mcp"),)
 
 
 async def _register(pool: Pool, settings: Settings, name: str, roles: Sequence[Role]) -> None:

@@ -303,7 +303,9 @@ async def execute(action: Action, connectors: dict[str, Connector], port: Port) 
     if claimed.input_json and telemetry.logs_payloads():
         telemetry.log_payload("worker", "input", json.loads(claimed.input_json), action.sensitive_input)
     bridge = Bridge()
-    context = Context(claimed.job_id, claimed.attempt, claimed.tenant, port, connectors, _bridge=bridge)
+    context = Context(
+        claimed.job_id, claimed.attempt, claimed.tenant, port, connectors, _bridge=bridge, _reads_only=action.reads_only
+    )
     try:
         given = action.input_model.model_validate_json(claimed.input_json or "null")
         answer = await _run(action, context, given, bridge, held)

@@ -1,12 +1,14 @@
 -- name: find
--- The jobs that somebody may see and means by a word: the id of a job, an effect or an approval, the key of a call, the caller's
--- own run, or what a provider calls the thing. Each with what the word is, and the effect where it names one.
+-- The jobs that somebody may see and means by a word: the id of a job, an effect, an approval or a call, the key of a call, the
+-- caller's own run, or what a provider calls the thing. Each with what the word is, and the effect where it names one.
 WITH named AS (
     SELECT job_id, 'job' AS found_as, NULL::uuid AS effect_id FROM deedbox.job WHERE job_id = %(id)s
     UNION ALL
     SELECT job_id, 'effect', effect_id FROM deedbox.effect WHERE effect_id = %(id)s
     UNION ALL
     SELECT job_id, 'approval', NULL FROM deedbox.approval WHERE approval_id = %(id)s
+    UNION ALL
+    SELECT job_id, 'call', NULL FROM deedbox.call WHERE call_id = %(id)s AND job_id IS NOT NULL
     UNION ALL
     SELECT job_id, 'provider', effect_id FROM deedbox.receipt WHERE provider_id = %(what)s
     UNION ALL
@@ -84,3 +86,47 @@ SELECT a.attempt_id, a.attempt, a.round, a.move, a.build, a.ended_at, a.model AS
        EXISTS (SELECT FROM deedbox.proposal p WHERE p.job_id = a.job_id AND p.attempt_id = a.attempt_id) AS proposed
 FROM deedbox.attempt a
 WHERE a.job_id = %(job_id)s AND a.report = 'ended' ORDER BY a.ended_at, a.attempt
+
+-- name: parents
+-- The jobs above one, from the one within which it was called up to the first, at most twenty: the way back to whoever asked.
+WITH RECURSIVE up AS (
+    SELECT j.parent_job_id AS job_id, 1 AS step FROM deedbox.job j WHERE j.job_id = %(job_id)s AND j.parent_job_id IS NOT NULL
+    UNION ALL
+    SELECT above.parent_job_id, up.step + 1
+    FROM up CROSS JOIN LATERAL (SELECT parent_job_id FROM deedbox.job WHERE job_id = up.job_id LIMIT 1) AS above
+    WHERE above.parent_job_id IS NOT NULL AND up.step < 20
+)
+SELECT up.job_id, j.action, p.name AS asked_by, s.name AS through, j.role, j.source, j.caller_run, j.trace, j.created_at,
+       coalesce(q.state, r.state) AS state
+FROM up
+LEFT JOIN LATERAL (SELECT * FROM deedbox.job WHERE job_id = up.job_id LIMIT 1) AS j ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.queue WHERE job_id = up.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = up.job_id LIMIT 1) AS r ON true
+LEFT JOIN deedbox.principal p ON p.principal_id = j.subject
+LEFT JOIN deedbox.principal s ON s.principal_id = j.through
+ORDER BY up.step
+
+-- name: children
+-- The jobs that were called within one, the first hundred, each with what providers call the things that it did.
+SELECT c.job_id, c.action, coalesce(q.state, r.state) AS state, c.created_at, c.source,
+       (SELECT coalesce(jsonb_agg(DISTINCT x.provider_id), '[]') FROM deedbox.receipt x WHERE x.job_id = c.job_id) AS external_ids
+FROM (SELECT * FROM deedbox.job WHERE parent_job_id = %(job_id)s ORDER BY job_id LIMIT 100) AS c
+LEFT JOIN LATERAL (SELECT state FROM deedbox.queue WHERE job_id = c.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = c.job_id LIMIT 1) AS r ON true
+ORDER BY c.job_id
+
+-- name: calls
+-- The calls that somebody may see and means: one by its id, refused ones too, or those of jobs. The call that made a job is its
+-- own line of the job. Newest first.
+SELECT c.call_id, c.called_at, p.name AS asked_by, s.name AS through, c.role, c.claimed_role, c.source, c.action, c.job_id,
+       c.parent_job_id, c.attempt_id, c.approval_id, encode(c.key_sha256, 'hex') AS key_sha256,
+       encode(c.input_sha256, 'hex') AS input_sha256, c.trace, c.caller_run, c.status, c.error_code, c.duration_ms, c.detail
+FROM (
+    SELECT * FROM deedbox.every_call WHERE call_id = %(id)s
+    UNION
+    SELECT * FROM deedbox.every_call WHERE job_id = ANY (%(jobs)s)
+) AS c
+LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
+LEFT JOIN deedbox.principal s ON s.principal_id = c.through
+WHERE c.tenant = %(tenant)s AND (c.subject = %(subject)s AND (%(through)s::uuid IS NULL OR c.through = %(through)s) OR %(sees_all)s)
+ORDER BY c.called_at DESC, c.call_id DESC LIMIT %(limit)s

@@ -65,8 +65,16 @@ UPDATE deedbox.probe SET evidence = '{}'
 WHERE effect_id = ANY (ARRAY (SELECT effect_id FROM deedbox.effect WHERE job_id = ANY (%(jobs)s)))
 
 -- name: erase_calls
--- Take the payload's hash and the caller's run from the journal of repeated calls.
-UPDATE deedbox.call SET input_sha256 = NULL, caller_run = NULL, detail = NULL WHERE job_id = ANY (%(jobs)s)
+-- Take the payload's hash, the caller's run and the role that was claimed from the journal of calls.
+UPDATE deedbox.call SET input_sha256 = NULL, caller_run = NULL, claimed_role = NULL, detail = NULL
+WHERE job_id = ANY (%(jobs)s)
+
+-- name: erase_tool_keys
+-- Remove the keys as they were sent from what equal calls of tools are held together by.
+DELETE FROM deedbox.tool_key k
+USING deedbox.job j
+WHERE j.job_id = ANY (%(jobs)s) AND j.job_id BETWEEN %(first)s AND %(last)s
+    AND k.key = j.idempotency_key AND k.tenant = j.tenant AND k.action = j.action
 
 -- name: erase_tokens
 -- Remove the tokens by which browsers may look at these jobs.

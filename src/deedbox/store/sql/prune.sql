@@ -154,6 +154,24 @@ USING (
 ) AS old
 WHERE i.tenant = old.tenant AND i.action = old.action AND i.key_sha256 = old.key_sha256
 
+-- name: old_tool_keys
+-- Remove what calls of tools without a key are held together by, once its time has passed, bounded.
+DELETE FROM deedbox.tool_key k
+USING (
+    SELECT tenant, action, call_sha256 FROM deedbox.tool_key WHERE until <= deedbox.clock()
+    ORDER BY until LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+) AS old
+WHERE k.tenant = old.tenant AND k.action = old.action AND k.call_sha256 = old.call_sha256
+
+-- name: old_tool_budgets
+-- Remove how many calls jobs have made of which the last was so many seconds ago; never that of a job which has not ended. Bounded.
+DELETE FROM deedbox.tool_budget WHERE parent_job_id = ANY (ARRAY (
+    SELECT parent_job_id FROM deedbox.tool_budget b
+    WHERE last_at < deedbox.clock() - make_interval(secs => %(keep_s)s)
+        AND NOT EXISTS (SELECT FROM deedbox.queue q WHERE q.job_id = b.parent_job_id)
+    ORDER BY last_at LIMIT %(limit)s
+))
+
 -- name: old_calls
 -- Remove calls older than so many seconds, bounded.
 DELETE FROM deedbox.call WHERE call_id = ANY (ARRAY (

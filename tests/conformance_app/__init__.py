@@ -1,0 +1,1 @@
+"""A server for the official MCP conformance suite: our face, with the suite's fixtures put beside it by its own seams."""
