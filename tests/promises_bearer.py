@@ -1,4 +1,4 @@
-"""What is promised of access tokens, and of those who call with them."""
+"""What is promised of access tokens, and of clients and agents that others wrote."""
 
 from tests.promise import Guarantee
 
@@ -37,5 +37,20 @@ BEARER: tuple[Guarantee, ...] = (
         "G-BEARER-NO-FLOOD",
         "Whatever tokens arrive, an issuer is asked for its keys at most once in ten seconds; rotation needs no restart.",
         "faces: MCP",
+    ),
+    Guarantee(
+        "G-MCP-CLIENTS",
+        "The Inspector, the official Python client and FastMCP's each start, poll, cancel and follow tasks on real processes.",
+        "faces: MCP",
+    ),
+    Guarantee(
+        "G-MCP-KILL9",
+        "A server or a worker that is killed in mid-job, or both, loses no job that a client started and runs none twice.",
+        "faults: MCP clients",
+    ),
+    Guarantee(
+        "G-MCP-BUFFERED",
+        "Behind a proxy that passes on no byte before the end, and cuts what takes long, polling still completes.",
+        "faults: MCP clients",
     ),
 )
