@@ -11,13 +11,14 @@ from tests.promises_bearer import BEARER
 from tests.promises_beyond import BEYOND
 from tests.promises_mcp import MCP
 from tests.promises_road import ROAD
+from tests.promises_tools import TOOLS
 
 
 class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *MCP, *BEARER)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *TOOLS, *MCP, *BEARER)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

@@ -158,6 +158,19 @@ ROAD: tuple[Guarantee, ...] = (
         "A process that was told to stop ends soon after its drain, also where a handler ignores it for ever; the job goes on.",
         "faults: leases",
     ),
+    Guarantee(
+        "G-HELD-TASKS", "An attempt is not collected in mid-run, though nothing but its worker holds it.", "faults: leases"
+    ),
+    Guarantee(
+        "G-TOLD-LATE",
+        "A queue of notifications that is full makes no call fail and keeps no job from ending; telling begins again.",
+        "faults: wake-up",
+    ),
+    Guarantee(
+        "G-DUE-AT-ONCE",
+        "However many jobs fall due at one instant, each step of the sweep is bounded, and several sweeps share them.",
+        "faults: wake-up",
+    ),
     Guarantee("G-DRAIN", "On SIGTERM a worker claims nothing more and gives back what has not started.", "faults: leases"),
     Guarantee(
         "G-BACKOFF",

@@ -15,7 +15,7 @@ from tests.servers.mcp_house import ERAS, Era, McpHouse, mcp_house, message_of, 
 from tests.servers.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
-TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 OLDER = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
@@ -158,7 +158,7 @@ async def listed(http: httpx2.AsyncClient, era: Era) -> dict[str, Any]:
 
 @proves("G-MCP-HOSTS")
 async def test_only_hosts_and_origins_that_are_named_are_served(database: TestDatabase):
-    settings = {"mcp_hosts": "desk.example,inside.example:*", "mcp_origins": "https://chat.example"}
+    settings: dict[str, Any] = {"mcp_hosts": "desk.example,inside.example:*", "mcp_origins": "https://chat.example"}
     async with mcp_house(database, working=False, **settings) as house, house.http() as http:
         body = older("ping", {})
 

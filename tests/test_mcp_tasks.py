@@ -5,10 +5,12 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from deedbox.store.tell import tell
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import until
@@ -28,8 +30,8 @@ from tests.servers.mcp_house import (
 from tests.test_mcp import decide
 
 pytestmark = pytest.mark.anyio
-TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-URL = {"elicitation": {"form": {}, "url": {}}}
+TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+URL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 
 
 async def task_of(house: McpHouse, task_id: str, url: str | None = None, capabilities: Any = TASKS) -> dict[str, Any]:
@@ -68,7 +70,7 @@ async def test_a_job_is_a_task_at_every_replica_and_its_result_is_the_envelope(d
         # The official client drives the whole of it by itself.
         result = await client.call_tool("note_slowly", {"text": "c"})
         assert (result.structured_content or {})["data"] == {"text": "c"}
-        quick = await client.session.call_tool("note_thing", {"text": "a"}, allow_claimed=True)
+        quick: Any = await client.session.call_tool("note_thing", {"text": "a"}, allow_claimed=True)
         assert quick.result_type in {"complete", "task"}
 
 
@@ -98,7 +100,8 @@ async def test_a_task_that_failed_stays_failed_when_its_job_is_taken_up_again(da
         task_id = (await house.call("tools/call", params, capabilities=TASKS))["result"]["taskId"]
         failed = await until_task(house, task_id, "failed")
         await database.rows(
-            "UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4, run_at = deedbox.clock() + interval '1 day'"
+            "UPDATE deedbox.queue SET state = 'queued', round = 2, attempts_allowed = 4,"
+            " run_at = deedbox.clock() + interval '1 day'"
         )
         again = await task_of(house, task_id)
         assert (again["status"], again["taskId"]) == ("failed", failed["taskId"])
@@ -126,7 +129,7 @@ async def test_a_task_is_cancelled_and_the_handler_stops(database: TestDatabase)
 @proves("G-MCP-PAGE")
 async def test_a_task_asks_for_the_page_once_and_goes_on_when_a_person_has_decided(database: TestDatabase):
     """The answer of a host is noted and decides nothing, whatever it says; the key is not asked again."""
-    both = {**TASKS, **URL}
+    both: dict[str, Any] = {**TASKS, **URL}
     async with mcp_house(database, replicas=2) as house:
         params = {"name": "send_note", "arguments": {"text": "a"}}
         task_id = (await house.call("tools/call", params, capabilities=both))["result"]["taskId"]
@@ -173,7 +176,7 @@ async def test_a_foreign_task_is_an_unknown_one_and_only_who_takes_tasks_may_ask
         task_id = (await house.call("tools/call", params, capabilities=TASKS))["result"]["taskId"]
         unknown = "0197f2a8-0000-7000-8000-0000000000ff.1"
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
-            more = {"inputResponses": {}} if method == "tasks/update" else {}
+            more: dict[str, Any] = {"inputResponses": {}} if method == "tasks/update" else {}
             answers = [
                 await house.call(method, {"taskId": one, **more}, capabilities=TASKS, key=house.foreign_key)
                 for one in (task_id, unknown, "x", task_id.partition(".")[0])
@@ -228,6 +231,9 @@ async def test_each_change_of_a_task_is_pushed_from_whichever_process_it_comes(d
             assert first["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1
             told = [await anext(found)]
             assert (told[0]["method"], told[0]["params"]["status"]) == ("notifications/tasks", "working")
+            await house.script.started.wait()
+            # A wake without news tells nothing.
+            await tell(house.installation.pool, jobs=[UUID(task_id.partition(".")[0])])
             house.script.go.set()
             told += [message async for message in found]
         assert told[-1]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1

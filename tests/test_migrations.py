@@ -199,7 +199,7 @@ async def test_a_migration_takes_the_locks_that_it_states_and_no_stronger_ones(p
             }
         await owner.close()
     said = stated(migration.text)
-    assert said, f"{migration.name} states no locks"
+    assert said or "Locks: none on what" in migration.text, f"{migration.name} states no locks"
     for mode, table in taken:
         assert any(table in tables for strong, tables in said.items() if strong in {mode, "ACCESS EXCLUSIVE"}), (
             f"{migration.name} takes {mode} on {table} and does not say so"

@@ -131,7 +131,7 @@ async def test_every_route_of_the_api_asks_who_is_there(site: House):
     asked = 0
     async with site.api() as client:
         for (method, path), needed in ROUTES.items():
-            if needed.who == "open" or not path.startswith("/api/"):
+            if needed.who == "open" or not path.startswith(("/api/", "/mcp")):
                 continue
             asked += 1
             for sent in ({}, cookie, {"Authorization": "Bearer dbx_nobody"}, {"Authorization": "Basic eDp5"}):
@@ -171,7 +171,7 @@ async def test_every_verb_is_asked_for_by_its_routes(site: House):
 @proves("G-PERMISSIONS", "G-CSRF")
 async def test_every_form_of_a_page_is_its_own_and_of_its_session(site: House):
     await site.person("Ada", "admin")
-    forms = [path for (method, path), _ in ROUTES.items() if method not in READS and not path.startswith("/api")]
+    forms = [path for (method, path), _ in ROUTES.items() if method not in READS and not path.startswith(("/api", "/mcp"))]
     assert len(forms) >= 7
     async with site.browser() as client, site.browser() as other:
         for one in (client, other):

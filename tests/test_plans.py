@@ -31,6 +31,7 @@ from deedbox.store import (
     reconcile,
     sweep,
     targets,
+    tools,
     views,
 )
 from deedbox.store.loader import statement, statements
@@ -62,6 +63,7 @@ FILES = (
     "sweep",
     "switch",
     "targets",
+    "tools",
     "views",
     "waits",
 )
@@ -177,6 +179,15 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 200 + MANY // 25, lambda c: prune.parked(c, keep, UUID(int=0), 200)
     yield 60, lambda c: prune.remove_expired_keys(c, 200)
     yield 60, lambda c: prune.remove_old_calls(c, DAY_S, 200)
+    yield 60, lambda c: prune.remove_old_tools(c, DAY_S, 200)
+    yield 60, lambda c: tools.parent(c, own, one.waiting[0])
+    yield 60, lambda c: tools.turn(c, "default", "act", sha256(b"call"), key="k", call_id=one.new[0], window_s=60)
+    yield 60, lambda c: tools.spend(c, one.waiting[0], 10)
+    yield 200, lambda c: tools.journal(c, [_tool_row(one)])
+    yield 60, lambda c: c.execute(statement("answers", "parents"), {"job_id": one.finished[0]})
+    yield 60, lambda c: c.execute(statement("answers", "children"), {"job_id": one.finished[0]})
+    mine = {**own.parameters, "id": one.new[0], "jobs": list(one.finished[:20]), "limit": 20}
+    yield 400, lambda c: c.execute(statement("answers", "calls"), mine)
     yield 1500, lambda c: prune.forget_records(c, one.month, UUID(int=0), 200)
     yield 200, lambda c: prune.in_the_way(c, one.month, DAY_S)
     yield 20000, lambda c: prune.misplaced(c, UUID(int=0), 1000)
@@ -196,6 +207,11 @@ def _completed(one: Sample) -> list[queue.Completed]:
     return [queue.Completed(held, {"text": "x"}, event, "{}", {}) for held, event in zip(one.lapsed, one.new, strict=True)]
 
 
+def _tool_row(one: Sample) -> tools.ToolRow:
+    said = ("mcp", "act", "answered", "success", "b", "valid", 1.0)
+    return tools.ToolRow(one.new[1], "default", SUBJECT, *said, job_id=one.finished[0])
+
+
 def _delivered(one: Sample) -> list[delivery.Delivered]:
     pairs = zip(one.sending, one.new, strict=True)
     return [delivery.Delivered(*ids, 7, "note", new, new, "p", "{}", "answered") for ids, new in pairs]
@@ -208,7 +224,7 @@ def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:
 async def cases(connection: Connection) -> list[Case]:
     """Every statement that these calls run, named by file and name, once each."""
     # Of the alerts the one that reads effects is among the calls.
-    names = {text: f"{file}.{name}" for file in (*FILES, "alert") for name, text in statements(file).items()}
+    names = {text: f"{file}.{name}" for file in (*FILES, "alert", "answers") for name, text in statements(file).items()}
     found: dict[str, Case] = {}
     one = await sample(connection)
     for pages, call in calls(one):

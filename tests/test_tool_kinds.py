@@ -98,7 +98,7 @@ class Done(BaseModel):
 def bad_app(how: str, world: World) -> App:
     """A tool with two effects in two groups that is broken in one way, or in none."""
     made = App(connectors=[world])  # pyright: ignore[reportArgumentType] -- a connector, as far as it is used here
-    roles = ["operator", "viewer"] if how == "wide_roles" else ["operator"]
+    roles = ["operator", "admin"] if how == "wide_roles" else ["operator"]
     policy = allow() if how == "says_done" else hold()
     declared: dict[str, Any] = {
         "roles": roles,
@@ -141,7 +141,7 @@ async def report_of(database: TestDatabase, how: str) -> ToolReport:
         "make_thing",
         lambda use: {"name": f"Ada {use}", "size": "small"},
         "operator",
-        "viewer",
+        "admin",
         missing="name",
         enum="size",
         secret="name",

@@ -16,6 +16,7 @@ from deedbox.model.errors import CODES
 from deedbox.model.identity import DECIDE_SCOPE, FORM_SCOPE, PERMISSIONS, VERBS
 from deedbox.model.lifecycle import ALL, APPROVAL, EFFECT, JOB, Lifecycle
 from deedbox.model.permissions import ROUTES
+from deedbox.model.tool_codes import BY_CLASS, BY_ERROR, BY_FAILURE, TOOL_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
 MIGRATIONS = ROOT / "src/deedbox/store/migrations"
@@ -161,6 +162,18 @@ def mcp_page() -> str:
     return re.sub(r"(<!-- conformance -->\n).*?(<!-- end of conformance -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
 
 
+def tools_page() -> str:
+    """The page of tools with the table of their codes as it is now; the rest of it is written by hand."""
+    rows: list[str] = []
+    for code, known in TOOL_CODES.items():
+        found = sorted({name for names in (BY_ERROR, BY_FAILURE) for name, leads in names.items() if leads == code})
+        found += [f"{name} (class)" for name, leads in BY_CLASS.items() if leads == code]
+        rows.append(f"| `{code}` | {'yes' if known.retryable else 'no'} | {known.meaning} | {', '.join(found)} |")
+    table = "\n".join(["| code | again | meaning | from |", "|---|---|---|---|", *rows])
+    text = (ROOT / "docs/tools.md").read_text()
+    return re.sub(r"(<!-- codes -->\n).*?(<!-- end of codes -->)", rf"\g<1>{table}\n\g<2>", text, flags=re.DOTALL)
+
+
 def _outputs() -> dict[Path, Callable[[], str]]:
     from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
@@ -171,6 +184,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
         ROOT / "docs/permissions.md": permissions_page,
         ROOT / "docs/audit.md": audit_page,
         ROOT / "docs/mcp.md": mcp_page,
+        ROOT / "docs/tools.md": tools_page,
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
         ROOT / "docs/doors.md": doors_page,

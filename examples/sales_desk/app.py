@@ -9,7 +9,7 @@ Who may call what, by role; what acts waits for a manager's yes, whoever asked f
 | `update_deal_stage` | | | asks |
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -238,10 +238,10 @@ async def _customer_row(ctx: Context, address: str) -> Any:
 
 def _rows(answer: Any, name: str) -> list[Any]:
     """The rows of the CRM's answer. Half an answer is none: nothing is concluded from what is not there."""
-    rows = answer.get(name) if isinstance(answer, dict) else None
+    rows = cast("dict[str, Any]", answer).get(name) if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         raise ActionFailure("invalid_output", "half_an_answer", "The CRM's answer was not whole.")
-    return rows
+    return cast("list[Any]", rows)
 
 
 def _as(model: type[Any], row: Any) -> Any:

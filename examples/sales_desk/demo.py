@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from deedbox.testing import ToolBench, check_tool, table, tool_bench
+from deedbox.testing import ToolBench, ToolReport, check_tool, table, tool_bench
 from examples.sales_desk.app import app
 from examples.sales_desk.desk import CASES, CUSTOMER, sales_crm
 
@@ -53,7 +53,7 @@ async def run(*, only_table: bool) -> int:
     """Play it; 0 where all was as promised."""
     async with sales_crm() as crm, tool_bench(app, crm, settings=crm.settings) as bench:
         whole = only_table or await story(bench)
-        reports = []
+        reports: list[ToolReport] = []
         for case in CASES:
             reports.append(await check_tool(bench, case))
             if not only_table:

@@ -162,7 +162,7 @@ class Settings(BaseSettings):
     mcp: bool = Field(default=True, description="Serve the MCP face at /mcp beside the HTTP API.")
     mcp_hosts: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(),
-        description="Further values of Host that /mcp answers to, beside loopback and the public URL's; by commas, `:*` for any port.",
+        description="Further values of Host that /mcp answers to, beside loopback and the public URL's; `:*`: any port.",
     )
     mcp_origins: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Further origins whose pages may call /mcp, such as https://chat.example; by commas."

@@ -1,4 +1,4 @@
-"""`python -m tests.conformance_app` serves the fixtures until stopped; with `--write` it runs the suite and keeps the summary."""
+"""`python -m tests.conformance_app` serves the fixtures until stopped; with `--write` it keeps the suite's summary."""
 
 import asyncio
 import json

@@ -125,7 +125,7 @@ async def progress(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
 async def needs_sampling(ctx: Ctx, _given: Mapping[str, Any]) -> Result:
     known = ctx.session.client_capabilities
     if known is None or known.sampling is None:
-        missing = {"requiredCapabilities": {"sampling": {}}}
+        missing: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "This needs a client that samples.", missing)
     return complete(text("It may sample."))
 

@@ -78,17 +78,13 @@ class McpFace:
 
     async def _answer(self, request: Request, send: Send) -> None:
         scope, receive = request.scope, request.receive
-        try:
-            incoming = None if request.method == "DELETE" else wire.read_message(await self._body(request))
-        except wire.WireError as error:
-            await wire.json_response(wire.error_message(None, error.error), modern=True)(scope, receive, send)
-            return
-        except DeedboxError as error:
-            await _plainly(error.code, error.detail)(scope, receive, send)
-            return
+        incoming, refusal = await self._message(request)
+        # Whoever is not known is told so, and nothing of what was wrong with the message.
         principal = await self._principal(request, "" if incoming is None else incoming.method)
         if isinstance(principal, Response):
             await principal(scope, receive, send)
+        elif refusal is not None:
+            await refusal(scope, receive, send)
         elif incoming is None:
             # There is nothing to forget: what a session would hold is in its id.
             await Response(status_code=204)(scope, receive, send)
@@ -104,6 +100,17 @@ class McpFace:
         self._left.discard(looking)
         if not looking.cancelled():
             looking.exception()  # looked at, so that nobody reports it as forgotten
+
+    async def _message(self, request: Request) -> tuple[wire.Incoming | None, Response | None]:
+        """The message that was sent, or why it is none; a DELETE brings none."""
+        if request.method == "DELETE":
+            return None, None
+        try:
+            return wire.read_message(await self._body(request)), None
+        except wire.WireError as error:
+            return None, wire.json_response(wire.error_message(None, error.error), modern=True)
+        except DeedboxError as error:
+            return None, _plainly(error.code, error.detail)
 
     async def _body(self, request: Request) -> bytes:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

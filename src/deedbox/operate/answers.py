@@ -119,15 +119,11 @@ async def _called(pool: Pool, principal: Principal, what: str) -> list[Answer]:
     """An answer for each call, refused ones too. Raises DeedboxError not_found."""
     reader, id_ = Reader.of(principal), _id(what)
     async with autocommit(pool) as connection:
-        jobs = await answers.find(connection, reader, what, id_=id_, key_sha256=_hash(what), limit=MOST)
         # Whoever names one call means that call, and not all of its job.
-        named = [] if id_ is None else await answers.calls(connection, reader, id_=id_, jobs=[], limit=1)
-        of_call = bool(named) and named[0]["call_id"] != named[0]["job_id"]
-        found = (
-            named
-            if of_call
-            else await answers.calls(connection, reader, id_=id_, jobs=[one.job_id for one in jobs], limit=MOST)
-        )
+        found = [] if id_ is None else await answers.calls(connection, reader, id_=id_, jobs=[], limit=1)
+        if not found:
+            jobs = await answers.find(connection, reader, what, id_=id_, key_sha256=_hash(what), limit=MOST)
+            found = await answers.calls(connection, reader, id_=None, jobs=[one.job_id for one in jobs], limit=MOST)
     if not found:
         raise DeedboxError("not_found", "No call that you may see has this id, key, run or provider's id.")
     return [Answer("called", _call(call), call["job_id"], {"call": call}) for call in found]
@@ -140,7 +136,8 @@ def _call(call: Mapping[str, Any]) -> str:
     role = f" with the role {call['role']}" if call["role"] else " without a role for it"
     claimed = f" It claimed the role {call['claimed_role']}, which counted for nothing." if call["claimed_role"] else ""
     code = f" as {call['error_code']}" if call["error_code"] else ""
-    answered = (call["detail"] or {}).get("answer")
+    detail: Mapping[str, Any] = call["detail"] or {}
+    answered = detail.get("answer")
     became = call["status"] if answered is None else f"{call['status']}, with {answered}"
     took = f" in {call['duration_ms']:.0f} ms" if call["duration_ms"] is not None else ""
     job = "" if call["job_id"] is None else f" It is about job {call['job_id']}."

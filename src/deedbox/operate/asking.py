@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from uuid import UUID
 
 from deedbox.operate.job_view import ApprovalSummary, JobView
 from deedbox.store import asked
@@ -51,7 +50,7 @@ class ApprovalPages:
     async def answered(self, job: JobView, answers: Mapping[str, str]) -> None:
         """Keep what was answered by key; unknown keys and later answers are passed over."""
         open_ids = {str(one.approval_id): one.approval_id for one in _pending(job)}
-        given: dict[UUID, str] = {open_ids[key]: answer for key, answer in answers.items() if key in open_ids}
+        given = {open_ids[key]: answer for key, answer in answers.items() if key in open_ids}
         if not given:
             return
         async with autocommit(self._pool) as connection:

@@ -1,4 +1,4 @@
-"""What callers are asked while their call is under way: the secret that seals it, what they answered, and the way back to who asked."""
+"""What callers are asked while a call is under way: the secret that seals it, their answers, and the way back to who asked."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID

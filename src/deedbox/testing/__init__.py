@@ -11,7 +11,8 @@ from deedbox.testing.receiver import CallbackReceiver
 from deedbox.testing.report import Check, Report
 from deedbox.testing.smtp_server import SmtpServer
 from deedbox.testing.tool_bench import Outside, ToolBench, tool_bench
-from deedbox.testing.tool_kinds import KINDS, ToolCase, ToolReport, check_tool, table
+from deedbox.testing.tool_kinds import KINDS, ToolReport, check_tool, table
+from deedbox.testing.tool_run import ToolCase
 
 __all__ = [
     "KINDS",

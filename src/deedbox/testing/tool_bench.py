@@ -113,7 +113,7 @@ async def tool_bench(
     otherwise. `approver_role` is the role of the person who decides. Raises StartError as the command line does.
     """
     with tempfile.TemporaryDirectory(prefix="deedbox-tools-") as place:
-        quick = {
+        quick: dict[str, Any] = {
             "state": Path(place),
             "AI_ACTIONS_ENABLED": True,
             "look_up_first_s": 0.2,

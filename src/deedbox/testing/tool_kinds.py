@@ -5,42 +5,17 @@ told to. What is done outside is counted before and after; a tool that says one 
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 from uuid import uuid4
 
-from deedbox.model.tool_codes import TOOL_CODES
-from deedbox.operate.tools import ENVELOPE_SCHEMA, Envelope
+from deedbox.operate.tools import Envelope
 from deedbox.testing.report import Check
 from deedbox.testing.tool_bench import Fault, ToolBench
+from deedbox.testing.tool_run import BrokenKindError, ToolCase, ToolRun, approvals, shaped, told, want
 
-Arguments = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
-_MEMBERS = frozenset(cast("Sequence[str]", ENVELOPE_SCHEMA["required"]))
-_WITHIN_S = 40.0
 _AGAIN = frozenset({"RATE_LIMITED", "PROVIDER_TIMEOUT", "PROVIDER_ERROR"})
-
-
-class BrokenKindError(Exception):
-    """What a tool did that it must not, in a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCase:
-    """A tool, arguments that fit it, a role that may call it, and one that may not.
-
-    Where one use changes what the next one meets, `arguments` is a function of the number of the use. `missing` and `enum` name
-    a required field and one of fixed values, `secret` one that takes text; each is found in the schema where it is not given.
-    """
-
-    tool: str
-    arguments: Arguments
-    role: str
-    wrong_role: str
-    missing: str | None = None
-    enum: str | None = None
-    secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +40,7 @@ class ToolReport:
 
 async def check_tool(bench: ToolBench, case: ToolCase) -> ToolReport:
     """Play the eleven kinds. Takes some seconds; the world outside is healthy again afterwards."""
-    run = _Run(bench, case)
+    run = ToolRun(bench, case)
     checks: list[Check] = []
     cells: dict[str, str] = {}
     for name, title, play in _KINDS:
@@ -83,150 +58,16 @@ async def check_tool(bench: ToolBench, case: ToolCase) -> ToolReport:
     return ToolReport(case.tool, tuple(checks), cells)
 
 
-@dataclass
-class _Run:
-    """One tool under test: how often it was used, and what it does outside when all is well."""
-
-    bench: ToolBench
-    case: ToolCase
-    uses: int = 0
-    many: int = 0
-    held: bool = False
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments that fit, of a use of their own."""
-        self.uses += 1
-        given = self.case.arguments
-        return dict(given(self.uses) if callable(given) else given)
-
-    def properties(self) -> Mapping[str, Any]:
-        """The members of the arguments by the tool's own schema."""
-        return cast("Mapping[str, Any]", self._schema()["properties"])
-
-    def _schema(self) -> Mapping[str, Any]:
-        tools = self.bench.tools
-        action = self.bench.app.actions.get(self.case.tool)
-        if action is None or action.offer.withheld is not None:
-            why = "there is no such action" if action is None else action.offer.withheld
-            raise BrokenKindError(f"it is not offered as a tool: {why}")
-        return tools.described(action.name).input_schema
-
-    def required(self) -> str:
-        """A required field."""
-        found = self.case.missing or next(iter(cast("Sequence[str]", self._schema().get("required", ()))), None)
-        if found is None:
-            raise BrokenKindError("no field is required, so none can be missing: name one as `missing`")
-        return found
-
-    def fixed(self) -> str:
-        """A field of fixed values."""
-        with_values = (name for name, part in self.properties().items() if "enum" in self.resolved(part))
-        named = self.case.enum or next(with_values, None)
-        if named is None:
-            raise BrokenKindError("no field has fixed values: name one as `enum`")
-        return named
-
-    def resolved(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A part of the schema, or the one that it refers to."""
-        if "$ref" not in part:
-            return part
-        defined = cast("Mapping[str, Any]", self._schema()["$defs"])
-        return cast("Mapping[str, Any]", defined[str(part["$ref"]).rsplit("/", 1)[1]])
-
-    def text_field(self) -> str:
-        """A field that takes text."""
-        texts = (name for name, part in self.properties().items() if part.get("type") == "string" and "enum" not in part)
-        named = self.case.secret or next(texts, None)
-        if named is None:
-            raise BrokenKindError("no field takes text: name one as `secret`")
-        return named
-
-    async def call(
-        self, arguments: object, *, key: str | None = None, role: str | None = None, wait_s: float = 5.0
-    ) -> Envelope:
-        """Call it, and check the answer's shape."""
-        chosen = role or self.case.role
-        answer = await self.bench.call(chosen, self.case.tool, arguments, key=key or f"kinds-{uuid4()}", wait_s=wait_s)
-        return _shaped(answer)
-
-    async def settled(self, answer: Envelope) -> Envelope:
-        """The answer once it is over or waits for a person, a look-up or the switch; as it is when the time is up."""
-        until = time.monotonic() + _WITHIN_S
-        while _goes_on(answer) and time.monotonic() < until:
-            answer = _shaped(await self.bench.outcome(self.case.role, str(answer.job_id), wait_s=1.0))
-            await asyncio.sleep(0)
-        return answer
-
-    async def over(self, answer: Envelope) -> Envelope:
-        """The answer once it is over, also where a look-up has to come first; as it is when the time is up."""
-        until = time.monotonic() + _WITHIN_S
-        while answer.status == "pending" and time.monotonic() < until:
-            answer = _shaped(await self.bench.outcome(self.case.role, str(answer.job_id), wait_s=1.0))
-        return answer
-
-    async def decide(self, answer: Envelope, *choices: Literal["approve", "reject"]) -> None:
-        """Decide what waits, the last choice for all that follow."""
-        for number, approval in enumerate(_approvals(answer)):
-            await self.bench.decide(str(approval["approval_id"]), choices[min(number, len(choices) - 1)])
-
-    async def count(self) -> int:
-        """How much was done outside, ever."""
-        return len(await self.bench.outside.writes())
-
-    async def nothing(self, before: int, what: str) -> None:
-        """Raise BrokenKindError where something was done since."""
-        done = await self.count() - before
-        if done:
-            raise BrokenKindError(f"{what}, and {done} were done outside all the same")
-
-    async def exactly(self, before: int, wanted: int, what: str) -> None:
-        """Raise BrokenKindError unless so much was done since."""
-        done = await self.count() - before
-        if done != wanted:
-            raise BrokenKindError(f"{what}, and {done} were done outside, not {wanted}")
-
-
-def _shaped(answer: Envelope) -> Envelope:
-    shown = answer.shown()
-    if set(shown) != _MEMBERS or not answer.human_message or not answer.audit_id:
-        raise BrokenKindError("the answer has not the one shape")
-    if answer.status == "error" and answer.error_code not in TOOL_CODES and not str(answer.error_code).isupper():
-        raise BrokenKindError(f"{answer.error_code} is no code")
-    return answer
-
-
-def _goes_on(answer: Envelope) -> bool:
-    reason = (answer.data or {}).get("reason")
-    return answer.status == "pending" and reason in {"queued", "scheduled", "running", "retrying", "sending"}
-
-
-def _approvals(answer: Envelope) -> Sequence[Mapping[str, Any]]:
-    return cast("Sequence[Mapping[str, Any]]", (answer.data or {}).get("approvals", ()))
-
-
-def _said(answer: Envelope) -> str:
-    if answer.status == "error":
-        return str(answer.error_code)
-    return "success" if answer.status == "success" else f"pending ({(answer.data or {}).get('reason')})"
-
-
-def _want(answer: Envelope, code: str, what: str, *, retryable: bool = False) -> None:
-    if answer.status != "error" or answer.error_code != code:
-        raise BrokenKindError(f"{what} was answered with {_said(answer)}, not with {code}")
-    if answer.retryable != retryable:
-        raise BrokenKindError(f"{code} says retryable={answer.retryable}")
-
-
-async def _happy(run: _Run) -> str:
+async def _happy(run: ToolRun) -> str:
     before = await run.count()
     answer = await run.settled(await run.call(run.arguments()))
-    run.held = bool(_approvals(answer))
+    run.held = bool(approvals(answer))
     if run.held:
         await run.nothing(before, "it waits for a person")
         await run.decide(answer, "approve")
         answer = await run.over(answer)
     if answer.status != "success":
-        raise BrokenKindError(f"all was well, and it answered {_said(answer)}: {answer.human_message}")
+        raise BrokenKindError(f"all was well, and it answered {told(answer)}: {answer.human_message}")
     run.many = await run.count() - before
     reads = run.bench.tools.described(run.case.tool).annotations["read_only"]
     if reads and run.many:
@@ -236,43 +77,43 @@ async def _happy(run: _Run) -> str:
     return f"success, {run.many} done"
 
 
-async def _missing(run: _Run) -> str:
+async def _missing(run: ToolRun) -> str:
     before, name = await run.count(), run.required()
     arguments = run.arguments()
     arguments.pop(name, None)
     answer = await run.call(arguments)
-    _want(answer, "INVALID_INPUT", f"a call without {name}")
+    want(answer, "INVALID_INPUT", f"a call without {name}")
     return await _refused_at(run, before, answer, f"/{name}")
 
 
-async def _wrong_enum(run: _Run) -> str:
+async def _wrong_enum(run: ToolRun) -> str:
     before, name = await run.count(), run.fixed()
     answer = await run.call({**run.arguments(), name: "no_such_value"})
-    _want(answer, "INVALID_INPUT", f"a value that {name} does not have")
+    want(answer, "INVALID_INPUT", f"a value that {name} does not have")
     return await _refused_at(run, before, answer, f"/{name}")
 
 
-async def _refused_at(run: _Run, before: int, answer: Envelope, pointer: str) -> str:
+async def _refused_at(run: ToolRun, before: int, answer: Envelope, pointer: str) -> str:
     if pointer not in {fault.pointer for fault in answer.errors}:
         raise BrokenKindError(f"{answer.error_code} does not point at {pointer}")
     return await _refused(run, before, answer)
 
 
-async def _refused(run: _Run, before: int, answer: Envelope) -> str:
+async def _refused(run: ToolRun, before: int, answer: Envelope) -> str:
     if answer.job_id is not None:
         raise BrokenKindError(f"{answer.error_code}, and a job was made")
     await run.nothing(before, f"it answered {answer.error_code}")
     return f"{answer.error_code}, 0 done"
 
 
-async def _permission(run: _Run) -> str:
+async def _permission(run: ToolRun) -> str:
     before = await run.count()
     answer = await run.call({**run.arguments(), "role": "admin"}, role=run.case.wrong_role)
-    _want(answer, "PERMISSION_DENIED", f"a call with the role {run.case.wrong_role}")
+    want(answer, "PERMISSION_DENIED", f"a call with the role {run.case.wrong_role}")
     return await _refused(run, before, answer)
 
 
-async def _duplicate(run: _Run) -> str:
+async def _duplicate(run: ToolRun) -> str:
     before, key, arguments = await run.count(), f"kinds-{uuid4()}", run.arguments()
     both = await asyncio.gather(run.call(arguments, key=key), run.call(arguments, key=key))
     answer = await run.settled(both[0])
@@ -282,14 +123,14 @@ async def _duplicate(run: _Run) -> str:
     if len({str(one.job_id) for one in (*both, answer, again)}) != 1:
         raise BrokenKindError("one key made several jobs")
     if answer.status != "success" or again.data != answer.data:
-        raise BrokenKindError(f"it answered {_said(answer)} first and {_said(again)} to the same key later")
+        raise BrokenKindError(f"it answered {told(answer)} first and {told(again)} to the same key later")
     other = await run.call(run.arguments() if callable(run.case.arguments) else _changed(run, arguments), key=key)
-    _want(other, "KEY_REUSED", "the same key with other arguments")
+    want(other, "KEY_REUSED", "the same key with other arguments")
     await run.exactly(before, run.many, "it was called four times under one key")
     return f"one job, {run.many} done"
 
 
-def _changed(run: _Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _changed(run: ToolRun, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments that fit and are not the same."""
     name = run.fixed()
     part = run.resolved(run.properties()[name])
@@ -299,14 +140,14 @@ def _changed(run: _Run, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**arguments, name: values[0]}
 
 
-def _breaking(fault: Fault, expected: frozenset[str]) -> Callable[[_Run], Awaitable[str]]:
-    async def play(run: _Run) -> str:
+def _breaking(fault: Fault, expected: frozenset[str]) -> Callable[[ToolRun], Awaitable[str]]:
+    async def play(run: ToolRun) -> str:
         before = await run.count()
         if run.held:
             waits = await run.settled(await run.call(run.arguments()))
             await run.bench.outside.play(fault)
             await run.decide(waits, "approve")
-            answer = _shaped(await run.bench.outcome(run.case.role, str(waits.job_id), wait_s=1.5))
+            answer = shaped(await run.bench.outcome(run.case.role, str(waits.job_id), wait_s=1.5))
         else:
             await run.bench.outside.play(fault)
             answer = await run.call(run.arguments(), wait_s=1.5)
@@ -318,14 +159,14 @@ def _breaking(fault: Fault, expected: frozenset[str]) -> Callable[[_Run], Awaita
             return f"{answer.error_code} (again later), 0 done"
         last = await run.over(answer)
         if last.status != "success":
-            raise BrokenKindError(f"all was well again, and it answered {_said(last)}: {last.human_message}")
+            raise BrokenKindError(f"all was well again, and it answered {told(last)}: {last.human_message}")
         await run.exactly(before, run.many, "it was tried again by itself until it was done")
         return f"pending, then success, {run.many} done"
 
     return play
 
 
-async def _honest(run: _Run, before: int, answer: Envelope, expected: frozenset[str], fault: Fault) -> None:
+async def _honest(run: ToolRun, before: int, answer: Envelope, expected: frozenset[str], fault: Fault) -> None:
     """Whether what it says while the world outside is broken is true."""
     done = await run.count() - before
     if done > run.many:
@@ -338,7 +179,7 @@ async def _honest(run: _Run, before: int, answer: Envelope, expected: frozenset[
         raise BrokenKindError("it was asked to wait, and did it all the same")
     if answer.status == "error":
         if answer.error_code not in expected or not answer.retryable:
-            raise BrokenKindError(f"it answered {_said(answer)}, retryable={answer.retryable}")
+            raise BrokenKindError(f"it answered {told(answer)}, retryable={answer.retryable}")
         if done:
             raise BrokenKindError(f"it answered {answer.error_code}, and {done} were done")
     reason = (answer.data or {}).get("reason")
@@ -348,7 +189,7 @@ async def _honest(run: _Run, before: int, answer: Envelope, expected: frozenset[
         raise BrokenKindError("nobody knows whether it was done, and it says that it can be called again")
 
 
-async def _partial(run: _Run) -> str:
+async def _partial(run: ToolRun) -> str:
     before = await run.count()
     if not run.many:
         await run.bench.outside.play("half")
@@ -358,7 +199,7 @@ async def _partial(run: _Run) -> str:
         await run.nothing(before, "it read half an answer")
         return f"{answer.error_code}, 0 done"
     waits = await run.settled(await run.call(run.arguments()))
-    groups = len(_approvals(waits))
+    groups = len(approvals(waits))
     if groups > 1:
         await run.decide(waits, "approve", "reject")
     elif run.many == 1:
@@ -367,7 +208,7 @@ async def _partial(run: _Run) -> str:
         await run.bench.outside.play("second_refused")
         await run.decide(waits, "approve")
     answer = await run.over(waits)
-    _want(answer, "PARTIALLY_DONE", "a part that was done")
+    want(answer, "PARTIALLY_DONE", "a part that was done")
     receipts = cast("Sequence[Any]", (answer.data or {}).get("receipts", ()))
     done = await run.count() - before
     if not 0 < done < run.many or len(receipts) != done or not answer.errors:
@@ -375,33 +216,33 @@ async def _partial(run: _Run) -> str:
     return f"PARTIALLY_DONE, {done} of {run.many} done"
 
 
-async def _denied(run: _Run) -> str:
+async def _denied(run: ToolRun) -> str:
     before = await run.count()
     answer = await run.settled(await run.call(run.arguments()))
     if not run.held:
-        if _approvals(answer):
+        if approvals(answer):
             raise BrokenKindError("it was put to a person now, and was not before")
         await run.exactly(before, run.many, "nobody is asked")
         return f"nobody is asked, {run.many} done"
     await run.decide(answer, "reject")
     answer = await run.over(answer)
-    _want(answer, "APPROVAL_REJECTED", "a no")
+    want(answer, "APPROVAL_REJECTED", "a no")
     await run.nothing(before, "a person said no")
     return "APPROVAL_REJECTED, 0 done"
 
 
-async def _secret(run: _Run) -> str:
+async def _secret(run: ToolRun) -> str:
     before, name = await run.count(), run.text_field()
     # Put together here, so that no file holds what looks like one.
     secret = "sk-" + "live-" + "a1B2" * 8
     answer = await run.call({**run.arguments(), name: secret})
-    _want(answer, "SECRET_IN_INPUT", f"a secret in {name}")
+    want(answer, "SECRET_IN_INPUT", f"a secret in {name}")
     if secret in str(answer.shown()):
         raise BrokenKindError("the secret is in the answer")
     return await _refused_at(run, before, answer, f"/{name}")
 
 
-_KINDS: tuple[tuple[str, str, Callable[[_Run], Awaitable[str]]], ...] = (
+_KINDS: tuple[tuple[str, str, Callable[[ToolRun], Awaitable[str]]], ...] = (
     ("happy", "happy", _happy),
     ("missing_field", "missing field", _missing),
     ("wrong_enum", "wrong enum", _wrong_enum),

@@ -1,12 +1,13 @@
 """The MCP face over what a process has open, on the same application as the HTTP API."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.routing import BaseRoute
 
     from deedbox.http.deps import HttpDeps

@@ -127,13 +127,12 @@ def _completed(view: JobView, action: Action | None, audit_id: str, link: str) -
     object_id = _receipt_id(view.effects) or _named(view.result, action)
     if view.declined:
         return _partly(view, action, audit_id, link, f"A part of {called(view.action)} was done; another part was declined.")
-    title = view.action.replace("_", " ").capitalize() if action is None else action.title.rstrip(".")
     named = "" if object_id is None else f" Its id is {object_id}."
     return Envelope(
         "success",
         view.action,
         str(view.job_id),
-        said(f"{title}: done.{named}"),
+        said(f"{called(view.action).capitalize()} is done.{named}"),
         audit_id,
         object_id=object_id,
         data=_clean(view.result, link),

@@ -116,17 +116,34 @@ LEFT JOIN LATERAL (SELECT state FROM deedbox.result WHERE job_id = c.job_id LIMI
 ORDER BY c.job_id
 
 -- name: calls
--- The calls that somebody may see and means: one by its id, refused ones too, or those of jobs. The call that made a job is its
--- own line of the job. Newest first.
+-- The calls that somebody may see and means: one by its id, refused ones too, or those of jobs, the last of each. The call that made
+-- a job is its own line of the job, under the job's id. Newest first.
 SELECT c.call_id, c.called_at, p.name AS asked_by, s.name AS through, c.role, c.claimed_role, c.source, c.action, c.job_id,
        c.parent_job_id, c.attempt_id, c.approval_id, encode(c.key_sha256, 'hex') AS key_sha256,
        encode(c.input_sha256, 'hex') AS input_sha256, c.trace, c.caller_run, c.status, c.error_code, c.duration_ms, c.detail
 FROM (
-    SELECT * FROM deedbox.every_call WHERE call_id = %(id)s
-    UNION
-    SELECT * FROM deedbox.every_call WHERE job_id = ANY (%(jobs)s)
+    SELECT call_id, called_at, tenant, subject, role, claimed_role, source, action, job_id, parent_job_id, attempt_id, approval_id,
+           key_sha256, input_sha256, trace, caller_run, status, error_code, duration_ms, detail, through
+    FROM deedbox.call WHERE call_id = %(id)s
+    UNION ALL
+    SELECT l.call_id, l.called_at, l.tenant, l.subject, l.role, l.claimed_role, l.source, l.action, l.job_id, l.parent_job_id,
+           l.attempt_id, l.approval_id, l.key_sha256, l.input_sha256, l.trace, l.caller_run, l.status, l.error_code, l.duration_ms,
+           l.detail, l.through
+    FROM unnest(%(jobs)s::uuid[]) AS wanted (job_id)
+    CROSS JOIN LATERAL (
+        SELECT * FROM deedbox.call WHERE job_id = wanted.job_id ORDER BY call_id DESC LIMIT %(limit)s
+    ) AS l
+    UNION ALL
+    SELECT j.job_id, j.created_at, j.tenant, j.subject, j.role, NULL, j.source, j.action, j.job_id, j.parent_job_id, NULL, NULL,
+           j.key_sha256, i.payload_sha256, j.trace, j.caller_run, 'accepted', NULL, NULL, NULL, j.through
+    FROM unnest(%(jobs)s::uuid[]) AS wanted (job_id)
+    CROSS JOIN LATERAL (SELECT * FROM deedbox.job WHERE job_id = wanted.job_id LIMIT 1) AS j
+    LEFT JOIN LATERAL (
+        SELECT payload_sha256 FROM deedbox.idempotency
+        WHERE tenant = j.tenant AND action = j.action AND key_sha256 = j.key_sha256 LIMIT 1
+    ) AS i ON true
 ) AS c
-LEFT JOIN deedbox.principal p ON p.principal_id = c.subject
-LEFT JOIN deedbox.principal s ON s.principal_id = c.through
+LEFT JOIN LATERAL (SELECT name FROM deedbox.principal WHERE principal_id = c.subject LIMIT 1) AS p ON true
+LEFT JOIN LATERAL (SELECT name FROM deedbox.principal WHERE principal_id = c.through LIMIT 1) AS s ON true
 WHERE c.tenant = %(tenant)s AND (c.subject = %(subject)s AND (%(through)s::uuid IS NULL OR c.through = %(through)s) OR %(sees_all)s)
 ORDER BY c.called_at DESC, c.call_id DESC LIMIT %(limit)s
