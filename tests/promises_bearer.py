@@ -53,4 +53,9 @@ BEARER: tuple[Guarantee, ...] = (
         "Behind a proxy that passes on no byte before the end, and cuts what takes long, polling still completes.",
         "faults: MCP clients",
     ),
+    Guarantee(
+        "G-AGENTS",
+        "An agent of pydantic-ai, of LangGraph or of the OpenAI SDK acts through Deedbox, and a call it makes twice is one job.",
+        "issue: tools for agents",
+    ),
 )
