@@ -55,7 +55,7 @@ BEARER: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-AGENTS",
-        "An agent of pydantic-ai, of LangGraph or of the OpenAI SDK acts through Deedbox, and a call it makes twice is one job.",
+        "An agent of pydantic-ai, LangGraph or the OpenAI SDK acts through Deedbox, and a call it makes twice is one job.",
         "issue: tools for agents",
     ),
 )

@@ -1,7 +1,7 @@
 """Deedbox's tools for any agent's toolkit, over HTTP: copy this file. It needs httpx and nothing of Deedbox's.
 
 A call that is repeated within a run is the same job, however often the model, the toolkit or the network repeats it. A call
-that takes longer is asked for again under its key until it is done or `patience_s` is over; the model is then told that it goes on.
+that takes longer is asked for again under its key until it is done or `patience_s` is over; the model is then told so.
 """
 
 import hashlib
