@@ -7,6 +7,7 @@ which is not here; `docs/guarantees.md` is rendered from both.
 import pytest
 
 from tests.promise import Guarantee
+from tests.promises_bearer import BEARER
 from tests.promises_beyond import BEYOND
 from tests.promises_mcp import MCP
 from tests.promises_road import ROAD
@@ -18,7 +19,7 @@ class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *MCP, *TOOLS, *WIDGET)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *TOOLS, *MCP, *WIDGET, *BEARER)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

@@ -47,7 +47,8 @@ def desk() -> App:
 @pytest.fixture
 async def site(database: TestDatabase) -> AsyncIterator[House]:
     provider = {"name": "corp", "issuer": "https://login.example", "client_id": "deedbox"}
-    async with house(database, desk(), oidc=(provider,)) as running:
+    issuer = {"name": "corp", "issuer": "https://login.example"}
+    async with house(database, desk(), oidc=(provider,), bearer=(issuer,)) as running:
         yield running
 
 

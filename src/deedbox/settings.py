@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from deedbox.access.bearer_settings import BearerConfig
 from deedbox.access.provider_settings import ProviderConfig
 from deedbox.connectors.callback_settings import CallbackConfig
 from deedbox.connectors.chat_settings import SlackConfig, TelegramConfig
@@ -54,6 +55,9 @@ class Settings(BaseSettings):
     )
     oidc: tuple[ProviderConfig, ...] = Field(
         default=(), description='OpenID providers as a JSON list: [{"name": …, "issuer": …, "client_id": …, "roles": {…}}].'
+    )
+    bearer: tuple[BearerConfig, ...] = Field(
+        default=(), description='Issuers of access tokens as a JSON list: [{"name": …, "issuer": …, "roles": {…}}].'
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level that is logged.")
     log_payloads: bool = Field(
@@ -183,7 +187,7 @@ class Settings(BaseSettings):
     def _by_commas(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
-    @field_validator("oidc", mode="before")
+    @field_validator("oidc", "bearer", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         return [cast("object", value)] if isinstance(value, dict) else value
@@ -200,6 +204,11 @@ class Settings(BaseSettings):
             raise ValueError("public_url: must be https, or http on loopback: approval links are never sent in the clear")
         if len({provider.name for provider in self.oidc}) != len(self.oidc):
             raise ValueError("oidc: two providers have one name")
+        if len({one.issuer for one in self.bearer}) != len(self.bearer) or len({one.name for one in self.bearer}) != len(
+            self.bearer
+        ):
+            raise ValueError("bearer: two issuers have one name, or one issuer stands there twice")
+        _ = self.bearer_issuers
         if not self.local_accounts and not self.oidc:
             raise ValueError("local_accounts: off without a provider in oidc, so nobody could log in")
         if (self.model_base_url is None) != (self.model_name is None):
@@ -257,6 +266,11 @@ class Settings(BaseSettings):
             repairs=self.model_repairs,
         )
         return (one, *self.models)
+
+    @property
+    def bearer_issuers(self) -> tuple[BearerConfig, ...]:
+        """The issuers of access tokens, each with the groups and roles of the provider of the same people."""
+        return tuple(one.like(self.oidc, self.tenant) for one in self.bearer)
 
     @property
     def payload_log(self) -> PayloadLog | None:

@@ -80,6 +80,7 @@ class HostileProvider:
     keys: list[dict[str, Any]] | None = None
     spoil_answer: dict[str, Any] = field(default_factory=dict[str, Any])
     asked: list[str] = field(default_factory=list[str])
+    described_at: str = "/.well-known/openid-configuration"
 
     def __post_init__(self) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
@@ -91,7 +92,7 @@ class HostileProvider:
             def do_GET(self) -> None:
                 provider.asked.append(self.path)
                 path = urlsplit(self.path).path
-                if path == "/.well-known/openid-configuration":
+                if path == provider.described_at:
                     self._send(200, provider.metadata)
                 elif path == "/jwks":
                     self._send(200, {"keys": provider.public_keys})

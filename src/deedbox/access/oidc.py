@@ -185,7 +185,7 @@ class ProviderClient:
             given: Any = found.get("keys")
             listed = cast("list[Any]", given) if isinstance(given, list) else []
             # A shared secret published as a key is nobody's; keys for encryption sign nothing.
-            usable = [cast("dict[str, Any]", key) for key in listed if _may_sign(key)]
+            usable = [cast("dict[str, Any]", key) for key in listed if may_sign(key)]
             try:
                 keys = KeySet.import_key_set(cast("Any", {"keys": usable}))
             except (JoseError, ValueError, TypeError, KeyError) as error:
@@ -197,11 +197,11 @@ class ProviderClient:
         subject = claims["sub"]
         if not isinstance(subject, str) or not subject.strip() or len(subject) > _LONGEST_SUBJECT or "\0" in subject:
             raise ProviderRefusedError("sub")
-        name, seen = _claim(claims, self.config.name_claim), claims.get("auth_time")
+        name, seen = claim_of(claims, self.config.name_claim), claims.get("auth_time")
         return Verified(
             subject,
             name if isinstance(name, str) else None,
-            _names(_claim(claims, self.config.groups_claim)),
+            names_in(claim_of(claims, self.config.groups_claim)),
             min(float(seen), now) if isinstance(seen, (int, float)) and not isinstance(seen, bool) else None,
         )
 
@@ -234,14 +234,15 @@ def new_state() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _may_sign(key: Any) -> bool:
+def may_sign(key: Any) -> bool:
+    """Whether a published key is a public one that is there to sign."""
     if not isinstance(key, dict):
         return False
     given = cast("dict[str, Any]", key)
     return given.get("kty") in _PUBLIC and given.get("use", "sig") == "sig"
 
 
-def _claim(claims: dict[str, Any], name: str) -> Any:
+def claim_of(claims: dict[str, Any], name: str) -> Any:
     """A claim by its name, or by a dotted path where none has the whole name."""
     if name in claims:
         return claims[name]
@@ -251,7 +252,7 @@ def _claim(claims: dict[str, Any], name: str) -> Any:
     return found
 
 
-def _names(value: Any) -> frozenset[str]:
+def names_in(value: Any) -> frozenset[str]:
     """The names in a claim of groups: a list of texts, or one text. Anything else names nothing."""
     if isinstance(value, str):
         return frozenset({value})

@@ -11,22 +11,21 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from deedbox.access.entries import By, FailureBudget
-from deedbox.access.keys import clean_name, digest, usable_name
+from deedbox.access.issued import person_of
+from deedbox.access.keys import digest
 from deedbox.access.oidc import ProviderAwayError, ProviderClient, ProviderRefusedError, Verified, new_state
 from deedbox.access.provider_settings import ProviderConfig
 from deedbox.access.sessions import SessionOpened, csrf_of, open_session
 from deedbox.egress import EgressClient, EgressPolicy
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
-from deedbox.model.values import storable_text
+from deedbox.store import bearer, roles
 from deedbox.store import provider as store
-from deedbox.store import roles
 from deedbox.store.audit import append
 from deedbox.store.ids import IdSource
-from deedbox.store.pool import Connection, Pool
+from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.telemetry import log
 
@@ -34,7 +33,6 @@ LOGIN_S = 600.0
 """How long a login may take at the provider, in seconds."""
 MOST_UNDER_WAY = 10_000
 _LONGEST = 4096
-_LONGEST_NAME = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,6 @@ class Finished:
 
     opened: SessionOpened
     goes_to: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Person:
-    principal_id: UUID
-    name: str
-    made: bool
 
 
 class Providers:
@@ -180,7 +171,9 @@ class Providers:
         owed = self._failures.settle()
         try:
             async with transaction(self._pool) as connection:
-                person = await self._person(connection, config, tenant, verified)
+                person = await person_of(connection, self._ids, config, tenant, subject=verified.subject, name=verified.name)
+                # A token that was issued before this moment gives back nothing that is taken here.
+                await bearer.newer(connection, tenant, config.issuer, verified.subject, now)
                 given, taken = await store.set_roles(connection, person.principal_id, config.roles_of(verified.groups))
                 held, verbs = await store.roles(connection, person.principal_id)
                 replaced = await open_session(
@@ -210,23 +203,6 @@ class Providers:
         who = (str(person.principal_id), tenant, person.name)
         principal = Principal(*who, "person", held, "session", verbs=verbs, authenticated_s_ago=ago)
         return SessionOpened(token, csrf_of(token), principal)
-
-    async def _person(self, connection: Connection, config: ProviderConfig, tenant: str, verified: Verified) -> _Person:
-        """The person of this issuer and subject, made at the first login under a name that nobody has."""
-        issuer, subject = config.issuer, verified.subject
-        known = await store.known(connection, tenant, issuer, subject)
-        if known is not None:
-            if known.disabled:
-                raise ProviderRefusedError("disabled")
-            return _Person(known.principal_id, known.name, made=False)
-        principal_id = self._ids.new()
-        for name in _names_for(config.name, verified):
-            made = await store.make(
-                connection, principal_id=principal_id, tenant=tenant, name=name, issuer=issuer, subject=subject
-            )
-            if made:
-                return _Person(principal_id, name, made=True)
-        raise ProviderRefusedError("name")
 
     async def _note_refusal(self, tenant: str, name: str, why: str, peer: str) -> None:
         owed = self._failures.take(peer)
@@ -289,12 +265,3 @@ def _one(params: Mapping[str, Sequence[str]], name: str) -> str | None:
     """A parameter that stands exactly once; None for one that is absent, repeated, empty or too long."""
     values = params.get(name, ())
     return values[0] if len(values) == 1 and 0 < len(values[0]) <= _LONGEST else None
-
-
-def _names_for(provider: str, verified: Verified) -> list[str]:
-    """Names for a new person, in the order in which they are tried: the provider's word, made distinct where it is taken."""
-    said = clean_name(storable_text((verified.name or "")[:_LONGEST_NAME]))
-    short = hashlib.sha256(verified.subject.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    plain = said if usable_name(said) else ""
-    found = [plain, f"{plain} ({provider})", f"{plain} ({provider} {short})"] if plain else []
-    return [*found, f"{provider} {short}"]

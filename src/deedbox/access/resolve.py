@@ -15,6 +15,7 @@ from deedbox.store.transaction import autocommit
 REMEMBER_S = 2.0
 _MOST = 4096
 _LONGEST_KEY = 512
+_DOTS = 2
 
 
 class KeyCache:
@@ -72,13 +73,18 @@ class KeyCache:
         return principal
 
 
+def looks_signed(bearer: str) -> bool:
+    """Whether it has the form of a signed access token (deedbox.access.bearer); our own keys and sessions never have."""
+    return bearer.startswith("ey") and bearer.count(".") == _DOTS
+
+
 async def resolve_key(pool: Pool, bearer: str, cache: KeyCache | None = None) -> Principal | None:
     """Who holds the key, with no more than the key's scope; None for one that is unknown, over, or of somebody disabled.
 
     Every key takes the same road: hash, cache, look-up by hash. No part of the key is compared or told apart before.
     """
     key_sha256 = digest(bearer[:_LONGEST_KEY])
-    return await _remembered(cache, key_sha256, partial(_look_up, pool, key_sha256))
+    return await remembered(cache, key_sha256, partial(_look_up, pool, key_sha256))
 
 
 async def resolve_acting(pool: Pool, bearer: str, name: str, cache: KeyCache | None = None) -> Principal | None:
@@ -90,12 +96,13 @@ async def resolve_acting(pool: Pool, bearer: str, name: str, cache: KeyCache | N
     key_sha256, name = digest(bearer[:_LONGEST_KEY]), clean_name(name)
     if not usable_name(name):
         return None
-    return await _remembered(cache, digest(f"{key_sha256.hex()} {name}"), partial(_look_up_acting, pool, key_sha256, name))
+    return await remembered(cache, digest(f"{key_sha256.hex()} {name}"), partial(_look_up_acting, pool, key_sha256, name))
 
 
-async def _remembered(
+async def remembered(
     cache: KeyCache | None, place: bytes, look_up: Callable[[], Awaitable[Principal | None]]
 ) -> Principal | None:
+    """The answer that is kept at this place of the cache, or else the look-up's, which is kept there."""
     if cache is None:
         return await look_up()
     remembered = cache.get(place)

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from deedbox.model.consequence import LOW, Consequence
 from deedbox.model.errors import DeedboxError
-from deedbox.model.identity import Principal
+from deedbox.model.identity import Principal, require_scope
 from deedbox.store.decision import Handed
 
 Act = Literal["approve", "reject", "edit"]
 
-PERSONAL = frozenset({"session", "personal_key", "terminal"})
+PERSONAL = frozenset({"session", "personal_key", "access_token", "terminal"})
 """The methods by which a person proves who it is; a service's key is none of them, whoever it speaks for."""
 
 GRAVE_DOORS = frozenset({"page"})
@@ -119,6 +119,7 @@ def require_person(principal: Principal) -> None:
     """Raise DeedboxError person_required for whatever is no person, or did not prove to be one itself."""
     if principal.kind != "person" or principal.method not in PERSONAL:
         raise DeedboxError("person_required", "Only a person decides; a service's key never does, whatever its roles.")
+    require_scope(principal, frozenset({"decide"}))
 
 
 def find_say(principal: Principal, asked: Asked) -> Say:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +31,16 @@ from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
 from deedbox.http.tools import ToolRoutes
 from deedbox.operate.follow import Follow
+
+if TYPE_CHECKING:
+    from deedbox.access.bearer import Bearer
+
+
+def _resource_routes(bearer: "Bearer") -> list[BaseRoute]:
+    # Imported late: it brings the libraries of the protocol, which only who uses them waits for.
+    from deedbox.http.well_known import resource_routes  # noqa: PLC0415
+
+    return resource_routes(bearer)
 
 
 def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] | None = None) -> ASGIApp:
@@ -70,6 +81,7 @@ def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] |
         *([] if deps.tools is None else ToolRoutes(deps, deps.tools).routes()),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),
+        *([] if deps.bearer is None else _resource_routes(deps.bearer)),
         *Health(deps).routes(),
         route("/api/openapi.json", GET=openapi),
         *(beside(deps) if beside is not None else ()),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from starlette.routing import BaseRoute
@@ -27,6 +28,9 @@ from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import Views
+
+if TYPE_CHECKING:
+    from deedbox.access.bearer import Bearer, Face
 
 LONGEST_WAIT_S = 25.0
 """Nothing waits longer than this for a job, whatever is asked for."""
@@ -89,6 +93,8 @@ class HttpDeps:
     server: links are made from it, never from Host. `ready` returns what is not ready and why; empty means ready.
     `stopping` ends waits and streams, so that a server can stop. `refused` journals what the face itself refuses. Without
     `identity` nobody acts for others, and there are no form keys, status tokens, or routes for one's own keys and sessions.
+    Without `bearer` there are no access tokens; with it, `resolve_key` resolves those that are for this
+    `face`.
     """
 
     app: App
@@ -115,6 +121,8 @@ class HttpDeps:
     metrics: CollectorRegistry = telemetry.REGISTRY
     refused: Refused | None = None
     identity: Identity | None = None
+    bearer: "Bearer | None" = None
+    face: "Face" = "api"
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     keep_alive_s: float = 15.0
 

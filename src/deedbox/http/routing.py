@@ -19,7 +19,8 @@ from deedbox.http.deps import HttpDeps
 from deedbox.http.headers import header_values, one_header
 from deedbox.http.problems import internal, problem, unavailable
 from deedbox.model.errors import DeedboxError
-from deedbox.model.identity import Principal
+from deedbox.model.identity import Principal, Verb
+from deedbox.model.permissions import ROUTES
 from deedbox.operate.views import AWAY
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -31,6 +32,7 @@ _DRAIN_BYTES = 1 << 30
 TEMPLATE = "deedbox.template"
 ON_BEHALF_OF = "Deedbox-On-Behalf-Of"
 JOB = "deedbox.job_id"
+CHALLENGE = "deedbox.challenge"
 
 
 class _Incoming:
@@ -99,7 +101,7 @@ class Endpoint:
         try:
             return await handler(request)
         except DeedboxError as error:
-            return problem(error)
+            return problem(error, request.scope.get(CHALLENGE) if error.code == "insufficient_scope" else None)
         except ClientDisconnect:
             raise
         except AWAY as error:
@@ -138,26 +140,56 @@ def known(deps: HttpDeps, handler: KnownHandler) -> Handler:
 
 
 async def who(deps: HttpDeps, request: Request) -> Principal | Response:
-    """Who holds the request's bearer key, or for whom that service calls; else the refusal."""
+    """Who holds the request's bearer key or token, or for whom that service calls; else the refusal."""
     given = header_values(request, "Authorization")
     scheme, _, key = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     key = key.strip()
     if scheme.lower() != "bearer" or not key:
-        return problem(DeedboxError("unauthenticated", "Send an API key as `Authorization: Bearer KEY`."))
+        return _unknown(deps, request, "Send an API key as `Authorization: Bearer KEY`.", None)
     principal = await deps.resolve_key(key)
     if principal is None:
-        refusal = DeedboxError("unauthenticated", "The key is unknown, expired or revoked.")
-        return problem(refusal, {"WWW-Authenticate": 'Bearer realm="deedbox", error="invalid_token"'})
+        return _unknown(deps, request, "The key is unknown, expired or revoked.", "invalid_token")
     named = one_header(request, ON_BEHALF_OF)
-    if named is None:
-        return principal
-    acting = None
-    if deps.identity is not None and principal.method == "api_key":
-        acting = await resolve_acting(deps.identity.pool, key, _as_text(named), deps.identity.keys)
-    if acting is None:
-        # One answer for a key without the right, and for somebody unknown, disabled or of another tenant.
-        return problem(DeedboxError("permission_denied", "This key may not act for anybody of that name."))
-    return acting
+    if named is not None:
+        acting = await _acting(deps, principal, key, _as_text(named))
+        if acting is None:
+            # One answer for a key without the right, and for somebody unknown, disabled or of another tenant.
+            return problem(DeedboxError("permission_denied", "This key may not act for anybody of that name."))
+        principal = acting
+    if not principal.is_within_scope(_scopes(deps, request)):
+        refusal = DeedboxError("insufficient_scope", "The access token was not issued for this.")
+        return problem(refusal, _challenge(deps, request, "insufficient_scope"))
+    if principal.scope is not None:
+        # What a handler finds to be lacking is told in the same way.
+        request.scope[CHALLENGE] = _challenge(deps, request, "insufficient_scope")
+    return principal
+
+
+async def _acting(deps: HttpDeps, principal: Principal, key: str, name: str) -> Principal | None:
+    """The person for whom the service that holds the key or the token calls."""
+    if principal.method == "api_key" and deps.identity is not None:
+        return await resolve_acting(deps.identity.pool, key, name, deps.identity.keys)
+    if principal.method == "access_token" and deps.bearer is not None:
+        return await deps.bearer.resolve_acting(key, name, deps.face)
+    return None
+
+
+def _unknown(deps: HttpDeps, request: Request, detail: str, error: str | None) -> Response:
+    return problem(DeedboxError("unauthenticated", detail), _challenge(deps, request, error))
+
+
+def _challenge(deps: HttpDeps, request: Request, error: str | None) -> dict[str, str]:
+    """What the caller is told to come with; where there are tokens, where they are issued and for what scopes (RFC 9728)."""
+    if deps.bearer is None:
+        return {"WWW-Authenticate": 'Bearer realm="deedbox"' + (f', error="{error}"' if error else "")}
+    return {"WWW-Authenticate": deps.bearer.challenge(deps.face, error, _scopes(deps, request))}
+
+
+def _scopes(deps: HttpDeps, request: Request) -> frozenset[Verb]:
+    """What a token must have been issued for to come in here: any of these."""
+    method = "GET" if request.method == "HEAD" else request.method
+    needed = ROUTES.get((method, "/mcp" if deps.face == "mcp" else request.scope.get(TEMPLATE, "")))
+    return frozenset() if needed is None else needed.scopes
 
 
 def _as_text(value: str) -> str:

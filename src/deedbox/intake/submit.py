@@ -27,7 +27,7 @@ from deedbox.intake.terms import held_for, through
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
-from deedbox.model.identity import Principal
+from deedbox.model.identity import Principal, require_scope
 from deedbox.store import accept as store
 from deedbox.store import rounds
 from deedbox.store.audit import append, entry_by
@@ -232,6 +232,7 @@ class Intake:
             return known
         held = sorted(principal.roles & action.roles)
         if not held or not may:
+            require_scope(principal, frozenset({"submit", "read"} if action.reads_only else {"submit"}))
             wanted = ", ".join(sorted(action.roles))
             raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
         self._roles[action.name, principal.roles] = held[0]

@@ -60,5 +60,6 @@ VERBS: dict[str, str] = {
     "put_role": "a role of one's own was made or changed",
     "remove_role": "a role of one's own was removed",
     "add_tenant": "a tenant was made",
+    "take_token": "an access token made a person known, or its groups changed the person's roles",
     "login_refused": "a login by an OpenID provider was refused; within a budget, and what had no entry is counted",
 }

@@ -26,6 +26,7 @@ CODES: dict[str, Code] = {
     "callback_refused": Code(400, False, "A callback names a registered target, never a URL."),
     "unauthenticated": Code(401, False, "A valid API key is needed."),
     "permission_denied": Code(403, False, "The caller's role may not do this."),
+    "insufficient_scope": Code(403, False, "The access token was not issued for this."),
     "login_refused": Code(403, False, "The login at the provider was not accepted."),
     "csrf_failed": Code(403, False, "The form was not sent from this site, or is too old."),
     "session_required": Code(403, False, "Only a person who is logged in on the page may do this."),

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from deedbox.model.errors import DeedboxError
+
 Verb = Literal["submit", "read", "retry", "take_up", "replace", "cancel", "decide", "reconcile", "switch", "administer"]
 Kind = Literal["person", "service"]
-Method = Literal["session", "api_key", "personal_key", "form_key", "status_token", "terminal", "system"]
+Method = Literal["session", "api_key", "personal_key", "form_key", "status_token", "access_token", "terminal", "system"]
 
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
@@ -51,7 +53,8 @@ class Principal:
     `verbs` is what it may do as the database says, own roles and the scope of its key counted; without it the built-in roles
     decide. `through` is the service that acts for this person: such a call is a service's call, whoever it names.
     `authenticated_s_ago` is how many seconds ago a person proved who it is; None where that is not known, which is never
-    fresh. `job_id` is the only job that the bearer of a status token may see.
+    fresh. `job_id` is the only job that the bearer of a status token may see. `scope` is what an access token was issued for,
+    whatever its holder may do beside; None for everything that is no access token.
     """
 
     principal_id: str
@@ -64,6 +67,7 @@ class Principal:
     through: Through | None = None
     form: FormKey | None = None
     job_id: str | None = None
+    scope: frozenset[Verb] | None = None
     authenticated_s_ago: float | None = field(default=None, compare=False)
 
     def may(self, verb: Verb) -> bool:
@@ -71,6 +75,10 @@ class Principal:
         if self.verbs is not None:
             return verb in self.verbs
         return any(verb in PERMISSIONS.get(role, frozenset()) for role in self.roles)
+
+    def is_within_scope(self, verbs: frozenset[Verb]) -> bool:
+        """Whether what it came with was issued for one of the verbs; nothing but an access token has such a bound."""
+        return self.scope is None or not verbs or bool(self.scope & verbs)
 
     def has_role(self, wanted: frozenset[str]) -> bool:
         """Whether this principal has one of the wanted roles; `admin` is not a substitute for a named role."""
@@ -86,6 +94,12 @@ class Principal:
         """Whether this is a person in a session whose last login is known and at most `FRESH_S` seconds old."""
         known = self.authenticated_s_ago
         return self.method == "session" and self.kind == "person" and known is not None and known <= FRESH_S
+
+
+def require_scope(principal: Principal, verbs: frozenset[Verb]) -> None:
+    """Raise DeedboxError("insufficient_scope") for an access token that was issued for none of the verbs."""
+    if not principal.is_within_scope(verbs):
+        raise DeedboxError("insufficient_scope", "The access token was not issued for this.")
 
 
 FRESH_S = 300.0

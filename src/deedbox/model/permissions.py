@@ -18,19 +18,31 @@ class Permission:
 
     `who` is `verb` (a principal that may `verb`), `bearer` (any living key or session: what it sees is bound in SQL), `person`
     (a person, however proven), `session` (a person in a session) or `open`; `why` says why it is no more than that, or what
-    else counts.
+    else counts. An access token must have been issued for one of `scopes`; where there are none, for anything.
     """
 
     who: Who
     verb: Verb | None = None
     why: str = ""
+    scopes: frozenset[Verb] = frozenset()
 
 
-def _verb(verb: Verb, why: str = "") -> Permission:
-    return Permission("verb", verb, why)
+def _verb(verb: Verb, why: str = "", *, or_with: Verb | None = None) -> Permission:
+    return Permission("verb", verb, why, frozenset({verb} if or_with is None else {verb, or_with}))
 
 
-_OWN = Permission("bearer", None, "one's own jobs; the tenant's for people who may read; a foreign one is unknown")
+_CALLS: frozenset[Verb] = frozenset({"submit", "read"})
+
+
+def _bearer(why: str) -> Permission:
+    return Permission("bearer", None, why, frozenset({"read"}))
+
+
+def _person(why: str, scope: Verb = "decide") -> Permission:
+    return Permission("person", None, why, frozenset({scope}))
+
+
+_OWN = _bearer("one's own jobs; the tenant's for people who may read; a foreign one is unknown")
 _MINE = Permission("session", None, "one's own alone")
 _PREFLIGHT = Permission("open", None, "says whether a page of the origin may call; shows and changes nothing")
 _PAGE = Permission("session", None, "leads to the login where there is no session")
@@ -41,31 +53,35 @@ ROUTES: dict[tuple[str, str], Permission] = {
         None,
         "a role that the action names, with `submit`, or with `read` where the action can have no effects; "
         "a form key for its one action",
+        _CALLS,
     ),
     ("OPTIONS", "/api/actions/{action}/jobs"): _PREFLIGHT,
-    ("GET", "/api/tools"): Permission("bearer", None, "what the bearer's roles may call"),
+    ("GET", "/api/tools"): Permission("bearer", None, "what the bearer's roles may call", _CALLS),
     ("POST", "/api/tools/{action}"): Permission(
-        "bearer", None, "a role that the action names, with `submit`, or with `read` where the action can have no effects"
+        "bearer",
+        None,
+        "a role that the action names, with `submit`, or with `read` where the action can have no effects",
+        _CALLS,
     ),
     ("GET", "/api/jobs"): _OWN,
-    ("GET", "/api/jobs/{job_id}"): Permission("bearer", None, f"{_OWN.why}; the status token of that job"),
+    ("GET", "/api/jobs/{job_id}"): _bearer(f"{_OWN.why}; the status token of that job"),
     ("OPTIONS", "/api/jobs/{job_id}"): _PREFLIGHT,
-    ("GET", "/api/jobs/{job_id}/events"): Permission("bearer", None, f"{_OWN.why}; the status token of that job"),
+    ("GET", "/api/jobs/{job_id}/events"): _bearer(f"{_OWN.why}; the status token of that job"),
     ("OPTIONS", "/api/jobs/{job_id}/events"): _PREFLIGHT,
     ("POST", "/api/jobs/{job_id}/cancel"): _verb("cancel"),
     ("POST", "/api/jobs/{job_id}/retry"): _verb("take_up", "and a role of the action's `again`, where it names some"),
     ("POST", "/api/jobs/{job_id}/close"): _verb("take_up", "and a role of the action's `again`, where it names some"),
     ("POST", "/api/jobs/{job_id}/replacement"): _verb("replace", "and a role of the action's `again`, where it names some"),
     ("GET", "/api/documents/{document_id}"): _OWN,
-    ("GET", "/api/approvals"): Permission("bearer", None, "of one's own jobs; all of the tenant's for people who may read"),
-    ("GET", "/api/approvals/{approval_id}"): Permission("bearer", None, "of one's own jobs; all for people who may read"),
+    ("GET", "/api/approvals"): _bearer("of one's own jobs; all of the tenant's for people who may read"),
+    ("GET", "/api/approvals/{approval_id}"): _bearer("of one's own jobs; all for people who may read"),
     ("POST", "/api/approvals/{approval_id}/decision"): _verb("decide", "a person, with a role of the approval's audience"),
-    ("POST", "/api/approvals/decisions"): Permission("person", None, "with a role of each one's audience; an answer for each"),
+    ("POST", "/api/approvals/decisions"): _person("with a role of each one's audience; an answer for each"),
     ("POST", "/api/approvals/{approval_id}/edit"): _verb("decide", "a person, with a role of the approval's audience"),
-    ("POST", "/api/approvals/{approval_id}/delegate"): Permission("person", None, "who could decide it"),
-    ("GET", "/api/delegations"): Permission("person", None, "one's own: what was given and what was taken"),
-    ("POST", "/api/delegations"): Permission("person", None, "no more than one has oneself"),
-    ("POST", "/api/delegations/{delegation_id}/withdraw"): Permission("person", None, "who gave it or has it"),
+    ("POST", "/api/approvals/{approval_id}/delegate"): _person("who could decide it"),
+    ("GET", "/api/delegations"): _person("one's own: what was given and what was taken", "read"),
+    ("POST", "/api/delegations"): _person("no more than one has oneself"),
+    ("POST", "/api/delegations/{delegation_id}/withdraw"): _person("who gave it or has it"),
     ("GET", "/api/policy"): _verb("read"),
     ("GET", "/api/report"): _verb("read"),
     ("GET", "/api/policy/trial"): _verb("read"),
@@ -80,12 +96,12 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/api/audit"): _verb("administer"),
     ("GET", "/api/audit/check"): _verb("administer"),
     ("GET", "/api/audit/export"): _verb("administer"),
-    ("GET", "/api/audit/key"): Permission("bearer", None, "for jobs that one may see; any other is unknown"),
-    ("GET", "/api/audit/answers"): Permission("bearer", None, "for jobs that one may see; any other is unknown"),
+    ("GET", "/api/audit/key"): _bearer("for jobs that one may see; any other is unknown"),
+    ("GET", "/api/audit/answers"): _bearer("for jobs that one may see; any other is unknown"),
     ("POST", "/api/erasures"): _verb("administer"),
-    ("POST", "/api/switch/test"): Permission("bearer", None, "who may switch or cancel"),
+    ("POST", "/api/switch/test"): Permission("bearer", None, "who may switch or cancel", frozenset({"switch", "cancel"})),
     ("GET", "/api/switch"): _verb("read"),
-    ("PUT", "/api/switch"): _verb("switch", "a person to turn it on; off with `cancel` too"),
+    ("PUT", "/api/switch"): _verb("switch", "a person to turn it on; off with `cancel` too", or_with="cancel"),
     ("GET", "/api/lanes"): _verb("read"),
     ("PUT", "/api/lanes/{lane_id}"): _verb("cancel"),
     ("PUT", "/api/lanes/actions/{action}"): _verb("switch"),
@@ -104,7 +120,15 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/readyz"): Permission("open", None, "for load balancers; says what is not ready, without data of anybody"),
     ("GET", "/metrics"): Permission("open", None, "for Prometheus; counts without data of anybody; keep it inside"),
     ("GET", "/api/openapi.json"): Permission("open", None, "the description of the API; it holds no data"),
-    ("POST", "/mcp"): Permission("bearer", None, "each tool asks what its action or its route of the API asks"),
+    **{
+        ("GET", f"/.well-known/oauth-protected-resource{face}"): Permission(
+            "open", None, "says where tokens for this server are issued (RFC 9728); holds no data"
+        )
+        for face in ("", "/api", "/mcp")
+    },
+    ("POST", "/mcp"): Permission(
+        "bearer", None, "each tool asks what its action or its route of the API asks", frozenset({"submit", "read", "cancel"})
+    ),
     ("DELETE", "/mcp"): Permission("bearer", None, "ends a session of the older protocol, of which nothing is kept"),
     ("OPTIONS", "/mcp"): _PREFLIGHT,
     ("GET", "/"): _PAGE,

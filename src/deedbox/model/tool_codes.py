@@ -60,6 +60,7 @@ BY_ERROR: Mapping[str, str] = {
     "callback_refused": "INVALID_INPUT",
     "unauthenticated": "PERMISSION_DENIED",
     "permission_denied": "PERMISSION_DENIED",
+    "insufficient_scope": "PERMISSION_DENIED",
     "login_refused": "PERMISSION_DENIED",
     "csrf_failed": "PERMISSION_DENIED",
     "session_required": "PERMISSION_DENIED",

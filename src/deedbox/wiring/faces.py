@@ -5,8 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from deedbox.access.resolve import resolve_key
-from deedbox.access.sessions import ABSOLUTE_S, login, resolve_session
+from deedbox.access.sessions import ABSOLUTE_S, login
 from deedbox.model.identity import Principal
 from deedbox.operate.auditing import Auditing
 from deedbox.operate.readiness import Readiness
@@ -14,7 +13,7 @@ from deedbox.operate.readiness import Readiness
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-
+from deedbox.wiring.callers import resolver
 from deedbox.wiring.installation import Installation
 from deedbox.wiring.mcp_face import mcp_routes
 
@@ -29,13 +28,6 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
 
     settings, pool = installation.settings, installation.pool
     guard = installation.guard
-
-    async def who(bearer: str) -> Principal | None:
-        principal = await resolve_key(pool, bearer, installation.keys)
-        if principal is None and not bearer.startswith("dbx_"):
-            session = await resolve_session(pool, bearer)
-            principal = session.principal if session else None
-        return principal
 
     async def log_in(name: str, password: str, peer: str) -> LoggedIn | None:
         opened_session = await login(pool, settings.tenant, name, password, guard=guard, peer=peer)
@@ -68,7 +60,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             app=installation.app,
             intake=installation.intake,
             views=installation.views,
-            resolve_key=who,
+            resolve_key=resolver(installation, "api"),
             verbs=installation.verbs,
             approvals=installation.approvals,
             rounds=installation.rounds,
@@ -81,6 +73,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             reports=installation.reports,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
+            bearer=installation.bearer,
             identity=Identity(pool, installation.ids, installation.keys),
             auditing=Auditing(pool),
             wakeup=installation.wakeup,

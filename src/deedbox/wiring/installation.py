@@ -43,11 +43,13 @@ from deedbox.store.transaction import autocommit
 from deedbox.store.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from deedbox.access.bearer import Bearer
     from deedbox.access.provider_login import Providers
     from deedbox.connectors.callback import Callback
     from deedbox.worker.asking import Models
 
 from deedbox.wiring.house import Voice, bound, check_owners, voice_of
+from deedbox.wiring.issuers import bearer_of, providers_of
 from deedbox.wiring.places import Database, StartError
 from deedbox.wiring.schema import connected
 
@@ -89,6 +91,7 @@ class Installation:
     """Delivers callbacks, where settings name receivers. It is none of the app's connectors: no action plans one."""
     guard: LoginGuard
     providers: "Providers | None"
+    bearer: "Bearer | None"
     secrets: tuple[bytes, ...]
     """What all processes seal with what a client carries for them, the newest first; empty where nothing is served."""
 
@@ -123,8 +126,10 @@ async def opened(
         stack.push_async_callback(reader.aclose)
         models = await _models(settings, policy, stack)
         guard = LoginGuard()
-        providers = await _providers(settings, pool, ids, policy, guard, stack) if "api" in roles else None
-        secrets_shared = await _secrets(pool) if "api" in roles else ()
+        keys, serves = KeyCache(), "api" in roles
+        providers = await providers_of(settings, pool, ids, policy, guard, stack) if serves else None
+        bearer = await bearer_of(settings, pool, ids, policy, keys, stack) if serves else None
+        secrets_shared = await _secrets(pool) if serves else ()
         wakeup = Wakeup(database.direct_url)
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
@@ -181,7 +186,7 @@ async def opened(
             verbs=verbs,
             tools=tools,
             wakeup=wakeup,
-            keys=KeyCache(),
+            keys=keys,
             name=name,
             reader=reader,
             models=models,
@@ -192,6 +197,7 @@ async def opened(
             callback=callback,
             guard=guard,
             providers=providers,
+            bearer=bearer,
             secrets=secrets_shared,
         )
 
@@ -224,32 +230,6 @@ async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStac
     client = model_client(settings, policy)
     stack.push_async_callback(client.aclose)
     return client
-
-
-async def _providers(
-    settings: Settings, pool: Pool, ids: IdSource, policy: EgressPolicy, guard: LoginGuard, stack: AsyncExitStack
-) -> "Providers | None":
-    """The providers that people log in at. Raises StartError naming the setting where one gives what is not there."""
-    if not settings.oidc:
-        return None
-    # Imported late: it brings the libraries of the protocol, which only who uses them waits for.
-    from deedbox.access.provider_login import Providers, check_providers  # noqa: PLC0415
-
-    try:
-        await check_providers(pool, settings.oidc, settings.tenant)
-    except ValueError as error:
-        raise StartError(str(error)) from error
-    providers = Providers(
-        pool,
-        ids,
-        settings.oidc,
-        policy,
-        public_url=settings.public_url,
-        tenant=settings.tenant,
-        failures=guard.failures,
-    )
-    stack.push_async_callback(providers.aclose)
-    return providers
 
 
 async def _secrets(pool: Pool) -> tuple[bytes, ...]:

@@ -1,6 +1,7 @@
 """The MCP face over what a process has open, on the same application as the HTTP API."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from deedbox.mcp import McpFace, View
     from deedbox.mcp.deps import Who
 
+from deedbox.wiring.callers import resolver
 from deedbox.wiring.installation import Installation
 
 
@@ -22,7 +24,9 @@ def mcp_routes(installation: Installation, stopping: asyncio.Event, http: "HttpD
         return ()
     from deedbox.http.routing import who  # noqa: PLC0415 -- late, as below
 
-    return (make_mcp(installation, stopping, partial(who, http)).route(),)
+    # Tokens are for a face: one that opens this one need not open the other.
+    here = replace(http, face="mcp", resolve_key=resolver(installation, "mcp"))
+    return (make_mcp(installation, stopping, partial(who, here)).route(),)
 
 
 def make_mcp(installation: Installation, stopping: asyncio.Event, who: "Who") -> "McpFace":
