@@ -605,6 +605,7 @@ CREATE TABLE deedbox.identity (
     subject text NOT NULL,
     principal_id uuid NOT NULL,
     linked_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    roles_at timestamp with time zone,
     CONSTRAINT identity_issuer_check CHECK ((issuer ~ '\S'::text)),
     CONSTRAINT identity_subject_check CHECK (((subject ~ '\S'::text) AND (length(subject) <= 255)))
 );
