@@ -272,8 +272,12 @@ async def test_a_host_with_window_openai_and_no_bridge_is_used_as_it_is(browser:
         return result_of(await server.answer(name, given))
 
     said: list[str] = []
+
+    async def saying(given: dict[str, str]) -> None:
+        said.append(given["prompt"])
+
     await window.expose_function("called", called)  # pyright: ignore[reportUnknownMemberType] -- its types say nothing
-    await window.expose_function("saying", lambda given: said.append(given["prompt"]))  # pyright: ignore[reportUnknownMemberType, reportUnknownLambdaType] -- the same
+    await window.expose_function("saying", saying)  # pyright: ignore[reportUnknownMemberType] -- the same
     kept = {"status": "pending", "job_id": JOB, "human_message": "It is accepted."}
     await window.add_init_script(
         f"window.openai = {{ toolOutput: {json.dumps(kept)}, callTool: (name, given) => window.called(name, given),"
