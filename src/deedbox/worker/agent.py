@@ -333,6 +333,6 @@ def _definition(action: Action) -> ToolDefinition:
     return ToolDefinition(
         name=action.name,
         description=inspect.getdoc(action.handler) or action.title,
-        parameters_json_schema=dict(input_schema(action.input_model, action.document_fields)),
+        parameters_json_schema=dict(input_schema(action.input_model)),
         strict=False,
     )
