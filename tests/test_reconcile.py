@@ -183,7 +183,7 @@ async def test_people_are_reminded_of_what_is_unknown_for_long_once_a_day(box: O
     assert [await remind(), await remind()] == [1, 0]
     told = await box.database.rows("SELECT effect_id, message FROM deedbox.alert WHERE cause = 'effect_unknown_long'")
     assert told == [
-        (first.effect_id, "Nobody knows for 1 h whether first was accepted by note:desk; 1 wait behind it."),
+        (first.effect_id, "Nobody knows for 60 min whether first was accepted by note:desk; 1 wait behind it."),
     ]
     await box.database.rows("UPDATE deedbox.alert SET closed_at = deedbox.clock()")
     await box.database.shift_clock(3601 + 80000)

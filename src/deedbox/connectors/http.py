@@ -1,6 +1,7 @@
 """JSON calls to named HTTP targets, each with a key that stays the same however often it is sent."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -78,7 +79,7 @@ class Prepared:
     """Whether `thing` is its name whatever the answer says."""
 
 
-class HttpSender:
+class HttpSender(ABC):
     """What the connectors of HTTP targets have in common; what an ambiguous end can become is the target's own declaration."""
 
     def __init__(self, name: str = "http") -> None:
@@ -160,9 +161,9 @@ class HttpSender:
         except UnreadableError:
             return LookUp("still_unknown", evidence={"reason": "unreadable_answer"})
 
+    @abstractmethod
     def prepare(self, config: HttpTargetConfig, order: EffectOrder) -> Prepared:
         """The write that an effect asks for. Raises ValueError where it asks for none that can be made."""
-        raise NotImplementedError
 
     def look_up_path(self, config: HttpTargetConfig, order: EffectOrder) -> str | None:
         """Where the target is asked about an effect; None where it cannot be."""

@@ -87,14 +87,6 @@ FOR UPDATE SKIP LOCKED
 UPDATE deedbox.alert SET owner = %(owner)s, told = told + 1, notify_at = deedbox.clock() + make_interval(secs => %(next_s)s::float8)
 WHERE alert_id = %(alert_id)s
 
--- name: long_unknown
--- Effects that nobody has settled for so many seconds, the oldest first. One is enough: what was closed is not opened again.
-SELECT e.effect_id, e.job_id, e.slot, extract(epoch FROM deedbox.clock() - e.updated_at)::float8
-FROM deedbox.effect e
-WHERE e.state IN ({{effect.confirm}}) AND e.updated_at <= deedbox.clock() - make_interval(secs => %(older_s)s)
-    AND NOT EXISTS (SELECT FROM deedbox.alert a WHERE a.effect_id = e.effect_id AND a.cause = 'effect_unknown_long')
-ORDER BY e.updated_at LIMIT %(limit)s
-
 -- name: long_queued
 -- Tenants with a lane that goes on and whose first jobs have been due for so many seconds, with that lane; but for those of whom
 -- an alert is open, or was closed no longer ago.
