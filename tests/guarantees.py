@@ -8,6 +8,7 @@ import pytest
 
 from tests.promise import Guarantee
 from tests.promises_beyond import BEYOND
+from tests.promises_gate import GATE
 from tests.promises_road import ROAD
 
 
@@ -15,7 +16,7 @@ class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *GATE)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

@@ -125,12 +125,6 @@ BEYOND: tuple[Guarantee, ...] = (
         "issue 4: outbox",
     ),
     Guarantee(
-        "G-SWITCH-MEANWHILE",
-        "When the switch goes off, what is queued or leased stays, what is on the wire lands and is counted until then, and a job"
-        " that is taken up, approved or reported while it is off sends nothing.",
-        "safety: switch",
-    ),
-    Guarantee(
         "G-SWITCH-PARTS",
         "The switch narrows by tenant, action, connector and target at every door, and its test shows that each part blocks.",
         "safety: switch",

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from deedbox.connectors.answers import CLIENT_ERRORS, SUCCESS, outcome_of, retry_after
 from deedbox.connectors.settings import ConnectorSettings
+from deedbox.connectors.targets import host_and_port
 from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, MaybeSent, NotSent
 from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, Outcome, Refused, Transient
 from deedbox.model.failure import class_of_status
@@ -63,6 +64,11 @@ class Chat(ABC, Generic[Config, Message]):
         if self._config is None:
             raise ValueError(f"connector {self.name}: {self.unset[0].lower()}{self.unset[1:]}")
         self.check_address(target)
+
+    def leads_to(self, target: str) -> tuple[str, int] | None:  # noqa: ARG002 -- every chat is behind the same host
+        """The service's host and port."""
+        url: str | None = getattr(self._config, "base_url", None)
+        return None if url is None else host_and_port(url)
 
     def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
         """Raise ValueError for a target that is no chat or a payload that is no message."""

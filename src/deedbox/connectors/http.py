@@ -21,7 +21,7 @@ from deedbox.connectors.answers import (
     retry_after,
 )
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
-from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path
+from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path, host_and_port
 from deedbox.egress import Answer, EgressPolicy, EgressRefused, MaybeSent, NotSent
 from deedbox.extend.connector import (
     Ambiguous,
@@ -118,6 +118,11 @@ class HttpSender(ABC):
     def can_be_asked(self, target: str) -> bool:
         """Whether the target has a look-up."""
         return self._config(target).look_up is not None
+
+    def leads_to(self, target: str) -> tuple[str, int] | None:
+        """The host and port of the target's base URL."""
+        config = self._bound().get(target)
+        return None if config is None else host_and_port(config.base_url)
 
     def limits(self) -> dict[str, TargetLimits]:
         """What settings say of how the targets are sent to."""

@@ -314,7 +314,7 @@ class Verbs:
             # Who may not see a job is told nothing of it, whatever else he may.
             if await pulse(connection, Reader.of(principal), job_id) is None:
                 raise DeedboxError("not_found", "There is no such job, or it is not yours.")
-            became = await cancel_locked(connection, self._ids, job_id, reason)
+            became = await cancel_locked(connection, self._ids, job_id, reason, principal)
             subject = ("job", str(job_id))
             entry = audit.entry_by(principal, door, "cancel", subject, reason=reason, detail={"became": became})
             await audit.append(connection, entry)

@@ -36,8 +36,8 @@ ORDER BY a.notify_at LIMIT %(limit)s
 FOR UPDATE OF a SKIP LOCKED
 
 -- name: audience
--- The living people of these approvals' audiences who have a mail address, each with all of its roles, but for whoever asked and
--- for those who have voted.
+-- The living people of these approvals' audiences who have a mail address, each with all of its roles, but for whoever asked,
+-- for those who have voted, and for those who look away just now.
 SELECT a.approval_id, p.principal_id, p.name, p.email, g.roles
 FROM deedbox.approval a
 JOIN deedbox.principal p ON p.tenant = a.tenant AND p.kind = 'person' AND p.disabled_at IS NULL AND p.email IS NOT NULL
@@ -45,6 +45,8 @@ CROSS JOIN LATERAL (SELECT array_agg(role ORDER BY role) AS roles FROM deedbox."
 WHERE a.approval_id = ANY (%(approvals)s) AND g.roles && a.audience
     AND NOT EXISTS (SELECT FROM deedbox.job j WHERE j.job_id = a.job_id AND j.subject = p.principal_id)
     AND NOT EXISTS (SELECT FROM deedbox.vote v WHERE v.approval_id = a.approval_id AND v.principal_id = p.principal_id)
+    AND NOT EXISTS (SELECT FROM deedbox.approval_snooze z WHERE z.approval_id = a.approval_id AND z.principal_id = p.principal_id
+                        AND z.until > deedbox.clock())
 ORDER BY a.approval_id, p.name
 
 -- name: mark_stages

@@ -1,0 +1,24 @@
+-- What people say of an approval before it is decided, and until when one of them looks away; what a person has decided, found by
+-- the person; and closed alerts, found by when they were closed. Locks: SHARE ROW EXCLUSIVE on approval and principal for the moment
+-- in which the new tables' references to them are made (they are empty, so nothing is scanned); SHARE on vote and on alert while their
+-- new indexes are built (votes and alerts wait for it; there is one row for each decision and for each alert).
+
+CREATE TABLE deedbox.approval_comment (
+    comment_id uuid PRIMARY KEY,
+    approval_id uuid NOT NULL REFERENCES deedbox.approval ON DELETE CASCADE,
+    principal_id uuid NOT NULL REFERENCES deedbox.principal,
+    text text NOT NULL CHECK (text ~ '\S' AND length(text) <= 2000),
+    how text NOT NULL,
+    at timestamptz NOT NULL DEFAULT deedbox.clock()
+);
+CREATE INDEX approval_comment_of ON deedbox.approval_comment (approval_id, comment_id);
+
+CREATE TABLE deedbox.approval_snooze (
+    approval_id uuid NOT NULL REFERENCES deedbox.approval ON DELETE CASCADE,
+    principal_id uuid NOT NULL REFERENCES deedbox.principal,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (approval_id, principal_id)
+);
+
+CREATE INDEX vote_person ON deedbox.vote (principal_id, voted_at DESC);
+CREATE INDEX alert_closed ON deedbox.alert (closed_at) WHERE closed_at IS NOT NULL;
