@@ -18,7 +18,7 @@ from deedbox.cli.session import AppOption, AsOption, JsonOption, ask_password, p
 from deedbox.gate.batch import Answer, Line
 from deedbox.gate.edit import Edited
 from deedbox.model.identity import Principal
-from deedbox.operate.cards import SHOWS, ApprovalCard, ApprovalLine, Decision, DecisionResult
+from deedbox.operate.cards import SHOWS, ApprovalCard, ApprovalLine, Decision, DecisionResult, Show
 from deedbox.wiring import Installation
 
 approvals = typer.Typer(no_args_is_help=True, help="What waits for a person, and deciding it; what is grave takes the page.")
