@@ -15,6 +15,7 @@ from deedbox.gate.decide import decide
 from deedbox.gate.delegate import HandedOver, delegate, withdraw
 from deedbox.gate.edit import Edited, edit
 from deedbox.gate.links import mint
+from deedbox.gate.masking import NOTHING, mask_of
 from deedbox.gate.remarks import MOST_COMMENTS, comment, snooze
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
@@ -32,7 +33,6 @@ from deedbox.operate.cards import (
     Show,
 )
 from deedbox.operate.edit_form import EditField, fields_of, payload_of
-from deedbox.operate.masking import NOTHING, mask_of
 from deedbox.operate.reasons import of_input, with_defaults
 from deedbox.operate.rows import rows_of
 from deedbox.store import cards, decision, delegation, editing, remarks, rounds

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from deedbox.gate.masking import NOTHING, Mask
 from deedbox.gate.rules import find_say, require_act, require_open, require_person, why_not
 from deedbox.model.consequence import LOW, Consequence
 from deedbox.model.errors import DeedboxError
@@ -27,7 +28,6 @@ from deedbox.operate.cards import (
     Validation,
     VoteLine,
 )
-from deedbox.operate.masking import NOTHING, Mask
 from deedbox.operate.reasons import why_asked
 from deedbox.operate.rows import rows_of
 from deedbox.store.decision import Handed, Standing

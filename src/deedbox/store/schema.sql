@@ -1176,6 +1176,8 @@ CREATE INDEX approval_comment_of ON deedbox.approval_comment USING btree (approv
 
 CREATE INDEX approval_escalate ON deedbox.approval USING btree (action, requested_at) WHERE ((state = 'pending'::text) AND (escalated_to IS NULL));
 
+CREATE INDEX approval_held_input ON deedbox.approval USING btree (tenant, action) WHERE ((state = 'pending'::text) AND (purpose = 'input'::text));
+
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
 
 CREATE INDEX approval_notify ON deedbox.approval USING btree (notify_at) WHERE ((state = 'pending'::text) AND (notify_at IS NOT NULL));

@@ -1,7 +1,7 @@
 -- What people say of an approval before it is decided, and until when one of them looks away; what a person has decided, found by
--- the person; and closed alerts, found by when they were closed. Locks: SHARE ROW EXCLUSIVE on approval and principal for the moment
--- in which the new tables' references to them are made (they are empty, so nothing is scanned); SHARE on vote and on alert while their
--- new indexes are built (votes and alerts wait for it; there is one row for each decision and for each alert).
+-- the person; closed alerts, found by when they were closed; and arguments that wait for a yes, counted by action. Locks: SHARE ROW EXCLUSIVE on approval and principal for the moment
+-- in which the new tables' references to them are made (they are empty, so nothing is scanned); SHARE on vote, alert and approval while their
+-- new indexes are built (votes, alerts and holds wait for it; there is one row for each decision, alert and approval).
 
 CREATE TABLE deedbox.approval_comment (
     comment_id uuid PRIMARY KEY,
@@ -22,3 +22,4 @@ CREATE TABLE deedbox.approval_snooze (
 
 CREATE INDEX vote_person ON deedbox.vote (principal_id, voted_at DESC);
 CREATE INDEX alert_closed ON deedbox.alert (closed_at) WHERE closed_at IS NOT NULL;
+CREATE INDEX approval_held_input ON deedbox.approval (tenant, action) WHERE state = 'pending' AND purpose = 'input';
