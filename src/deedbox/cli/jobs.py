@@ -247,6 +247,9 @@ def jobs_submit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, an input each.")],
     who: AsOption,
     key_from: Annotated[str | None, typer.Option(metavar="FIELD", help="The member of each line that is its key.")] = None,
+    callback: Annotated[
+        str | None, typer.Option(metavar="RECEIVER", help="The registered receiver that is told of each.")
+    ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -258,7 +261,7 @@ def jobs_submit(
     async def work(desk: Installation) -> Tally:
         principal = await person(desk, who, password)
         with file.open("rb") as lines:
-            return await submit_lines(desk.intake, principal, action, lines, key_from=key_from)
+            return await submit_lines(desk.intake, principal, action, lines, key_from=key_from, callback=callback)
 
     tally = run(work, app=app)
     if as_json:

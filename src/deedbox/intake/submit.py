@@ -184,7 +184,7 @@ class Intake:
         if request.source == "job":
             source = "slot"
         lane_id = await self._lane(action, principal.tenant)
-        await self._room(lane_id, action)
+        await self._room(lane_id, action, principal.tenant)
         return store.NewJob(
             job_id=job_id,
             tenant=principal.tenant,
@@ -307,7 +307,7 @@ class Intake:
                 lane_id = self._lanes[identity] = await store.lane(connection, *identity)
         return lane_id
 
-    async def _room(self, lane_id: int, action: Action) -> None:
+    async def _room(self, lane_id: int, action: Action, tenant: str) -> None:
         """Refuse beyond the limit; the count is taken at most once a second, so the limit is soft by a second's intake."""
         now = time.monotonic()
         at, count = self._counted.get(lane_id, (-1e9, 0))
@@ -315,6 +315,9 @@ class Intake:
             self._counted[lane_id] = (now, count)
             async with autocommit(self._pool) as connection:
                 count = await store.waiting(connection, lane_id, self._max_waiting + 1)
+                if action.hold_input:
+                    # What waits for a yes waits as well.
+                    count += await store.held(connection, tenant, action.name, self._max_waiting + 1)
             self._counted[lane_id] = (now, count)
         if count > self._max_waiting:
             raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.extend.action import Action
+from deedbox.gate.masking import NOTHING, Mask, mask_of
 from deedbox.model.errors import DeedboxError
 from deedbox.model.fingerprint import key_hash
 from deedbox.model.identity import Principal
 from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
 from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
-from deedbox.operate.masking import NOTHING, Mask, mask_of
 from deedbox.store import views as store
 from deedbox.store.alert import open_causes
 from deedbox.store.pg_errors import AWAY

@@ -14,6 +14,7 @@ from deedbox.access.resolve import KeyCache
 from deedbox.access.sessions import LoginGuard
 from deedbox.connectors.read import TargetReader
 from deedbox.egress import EgressPolicy
+from deedbox.extend.connector import Connector
 from deedbox.extend.registry import App
 from deedbox.extend.sensitive import marked_fields
 from deedbox.extend.submitter import TakesSubmitter
@@ -181,7 +182,7 @@ async def opened(
             lanes=Lanes(pool),
             policies=Policies(pool, app.actions, app.connectors),
             alerts=Alerts(pool),
-            targets=Targets(pool, app.connectors),
+            targets=Targets(pool, app.connectors, egress=policy, ours=_ours(voice, callback)),
             pulse=Pulse(),
             verbs=verbs,
             tools=tools,
@@ -219,6 +220,11 @@ async def _callback(settings: Settings, app: App, policy: EgressPolicy, stack: A
     connector.bind(settings.connectors, policy)
     stack.push_async_callback(connector.aclose)
     return connector
+
+
+def _ours(voice: Voice, callback: "Callback | None") -> dict[str, Connector]:
+    """The connectors of the house."""
+    return {**voice.connectors, **({} if callback is None else {callback.name: callback})}
 
 
 async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> "Models | None":

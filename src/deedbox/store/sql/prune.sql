@@ -111,6 +111,11 @@ WHERE job_id = ANY (%(jobs)s) AND body IS NOT NULL
 -- Remove the checkpoints.
 DELETE FROM deedbox.step WHERE job_id = ANY (%(jobs)s)
 
+-- name: prune_comments
+-- Remove what people said of these jobs' approvals.
+DELETE FROM deedbox.approval_comment
+WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
+
 -- name: prune_inputs
 -- Remove the inputs. Whatever still has one has its other contents too: this is the last of them.
 DELETE FROM deedbox.job_payload WHERE job_id = ANY (%(jobs)s)
@@ -177,6 +182,13 @@ DELETE FROM deedbox.tool_budget WHERE parent_job_id = ANY (ARRAY (
 DELETE FROM deedbox.call WHERE call_id = ANY (ARRAY (
     SELECT call_id FROM deedbox.call WHERE call_id < deedbox.first_id(deedbox.clock() - make_interval(secs => %(keep_s)s))
     ORDER BY call_id LIMIT %(limit)s
+))
+
+-- name: closed_alerts
+-- Remove alerts that were closed longer ago than so many seconds, bounded.
+DELETE FROM deedbox.alert WHERE alert_id = ANY (ARRAY (
+    SELECT alert_id FROM deedbox.alert WHERE closed_at < deedbox.clock() - make_interval(secs => %(keep_s)s)
+    ORDER BY closed_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ))
 
 -- name: records

@@ -162,9 +162,11 @@ SELECT at, kind, what, detail FROM (
     FROM j JOIN deedbox.approval a USING (job_id)
     UNION ALL
     SELECT v.voted_at, 5, 0, 'vote', v.decision,
-           jsonb_build_object('approval_id', v.approval_id, 'by', p.name, 'how', v.how, 'digest', encode(v.digest, 'hex'))
+           jsonb_build_object('approval_id', v.approval_id, 'by', p.name, 'for', h.name, 'how', v.how,
+                              'digest', encode(v.digest, 'hex'))
     FROM j JOIN deedbox.approval a USING (job_id) JOIN deedbox.vote v USING (approval_id)
     LEFT JOIN deedbox.principal p USING (principal_id)
+    LEFT JOIN deedbox.principal h ON h.principal_id = v.for_principal
     UNION ALL
     SELECT a.decided_at, 6, 0, 'approval', a.state,
            jsonb_build_object('approval_id', a.approval_id, 'by', p.name, 'how', a.decided_how, 'reason', a.reason)
@@ -186,6 +188,10 @@ SELECT at, kind, what, detail FROM (
                               'message', f.message, 'first_sent_at', f.first_sent_at, 'approval_id', f.approval_id,
                               'verdict_id', f.verdict_id)
     FROM j JOIN deedbox.effect f USING (job_id)
+    UNION ALL
+    SELECT d.at, 10, d.seq, 'verb', d.verb, jsonb_build_object('by', d.actor, 'how', d.door)
+    FROM j JOIN deedbox.audit d ON d.subject_id = j.job_id::text
+    WHERE d.subject_kind = 'job' AND d.verb IN ('cancel', 'take_up', 'close', 'replace')
 ) AS entry ORDER BY at, rank, n
 
 -- name: measure
