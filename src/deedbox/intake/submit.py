@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
-from deedbox.extend.action import MOST_PRIORITY, Action
+from deedbox.extend.action import Action
 from deedbox.intake.documents import input_problems
 from deedbox.intake.gathered import BREATH, CHUNKS, MANY, Gathered
 from deedbox.intake.guard import check_upload, guarded
@@ -23,7 +23,7 @@ from deedbox.intake.keys import choose_key, data_subject
 from deedbox.intake.referenced import not_a_document, with_documents
 from deedbox.intake.refusals import Refusals
 from deedbox.intake.request import Accepted, Request, Upload
-from deedbox.intake.terms import held_for, through
+from deedbox.intake.terms import held_for, priority, through
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
@@ -200,7 +200,7 @@ class Intake:
             input_json=input_json,
             lane_id=lane_id,
             attempts=action.retry.attempts,
-            priority=_priority(request.priority, action),
+            priority=priority(request.priority, action),
             run_at=request.run_at,
             deadline=request.deadline,
             deadline_s=action.deadline_s,
@@ -391,12 +391,3 @@ class Intake:
     async def journal_refusal(self, request: Request, error: DeedboxError) -> None:
         """Keep a refused call in the journal and in the audit; never raises (deedbox.intake.refusals)."""
         await self._refusals.journal(request, error)
-
-
-def _priority(asked: int | None, action: Action) -> int:
-    if asked is None:
-        return action.priority
-    if not 0 <= asked <= MOST_PRIORITY:
-        problem = Problem("/priority", "range", f"is from 0, the most urgent, to {MOST_PRIORITY}")
-        raise DeedboxError("invalid_parameter", "The priority is out of range.", problems=(problem,))
-    return asked
