@@ -13,6 +13,7 @@ from bench.cells import (
     effects,
     http_accept,
     idle,
+    mcp_start,
     memory,
     raw_accept,
     raw_drain,
@@ -28,7 +29,7 @@ from bench.samples import Sample
 One: TypeAlias = Callable[[Server], Awaitable[Sample | list[Sample]]]
 Cell: TypeAlias = list[One]
 
-GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "sent", "memory")
+GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "sent", "mcp", "memory")
 ONCE = frozenset({"memory"})
 """Groups that are measured in the first round alone: they take minutes, and hardly move."""
 
@@ -68,6 +69,7 @@ def cells(extent: Extent, only: Sequence[str], peers: Sequence[Peer]) -> list[tu
         "effects": [[lambda server: effects.measure(server, extent.effects)]],
         "approve": [[lambda server: approve.measure(server, extent.paced)]],
         "sent": [_sent(extent)],
+        "mcp": [[lambda server: mcp_start.measure(server, extent.seconds)]],
         "memory": [[lambda server: memory.measure(server, extent.kept, extent.early)]],
     }
     chosen = [(group, cell) for group in GROUPS if group in only for cell in made[group]]

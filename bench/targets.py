@@ -75,6 +75,7 @@ _GATHERED = "bare gathered inserts"
 _LOOP = "bare claim-and-complete loop"
 _BARE = "same server, no database"
 _HTTPX2 = "bare httpx2 loop"
+_SAMPLE = "the SDK's own server, a plain function"
 _EMPTY = "the same on empty tables"
 
 
@@ -197,6 +198,9 @@ LINES: tuple[Line, ...] = (
         20.0,
         at_most=True,
     ),
+    Line("P12", "MCP start, 8 at once", ("mcp_start", "rate"), "/s", "beside", 0.7, 0.9, ("mcp_sample", "rate"), _SAMPLE),
+    Line("P12", "its p50", ("mcp_start", "p50"), "ms", beside=("mcp_sample", "p50"), beside_name=_SAMPLE, at_most=True),
+    Line("P12", "its p99", ("mcp_start", "p99"), "ms", "itself", 2000.0, None, ("mcp_sample", "p99"), _SAMPLE, at_most=True),
     Line("P13", "a worker's memory, late to early", ("memory", "growth"), "x", "itself", 1.05, 1.05, at_most=True),
     Line("P13", "its threads", ("memory", "threads"), "", beside=("memory", "threads_early"), beside_name="early"),
     Line("P13", "its descriptors", ("memory", "descriptors"), "", beside=("memory", "descriptors_early"), beside_name="early"),

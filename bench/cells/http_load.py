@@ -23,6 +23,8 @@ FIRST = 1_000_000
 class Load:
     """What all connections of one run share."""
 
+    wanted = b"HTTP/1.1 202"
+
     def __init__(self, path: str, key: str, port: int, first: int) -> None:
         """`first` is the number of the first request."""
         body = order(_HELD).encode()
@@ -44,6 +46,10 @@ class Load:
             return None
         self.sent += 1
         return (b"%d" % number).join(self._parts)
+
+    def taken(self, answer: bytes) -> bool:
+        """Whether an answer is the one that is wanted."""
+        return answer.startswith(self.wanted)
 
 
 class Connection(asyncio.Protocol):
@@ -82,7 +88,7 @@ class Connection(asyncio.Protocol):
             return
         assert len(body) == expected, answer
         self._load.waits.append(monotonic() - self._sent_at)
-        if not answer.startswith(b"HTTP/1.1 202"):
+        if not self._load.taken(answer):
             self._load.refused += 1
             self._load.example = answer.decode(errors="replace")
         self._answer = b""
@@ -94,9 +100,8 @@ class Connection(asyncio.Protocol):
             self.ended.set_exception(exc or ConnectionError("the server closed the connection"))
 
 
-async def main(options: dict[str, Any], _url: str, bench: Bench) -> None:
-    """Load for so many seconds over so many connections, and wait for every answer."""
-    load = Load(options.get("path") or f"/api/actions/{ACTION}/jobs", options["key"], options["port"], options["first"])
+async def drive(load: Load, options: dict[str, Any], bench: Bench) -> float:
+    """Load for so many seconds over so many connections, wait for every answer, and say how many seconds that took."""
     loop = asyncio.get_running_loop()
     connections = [
         (await loop.create_connection(lambda: Connection(load), "127.0.0.1", options["port"]))[1]
@@ -110,7 +115,13 @@ async def main(options: dict[str, Any], _url: str, bench: Bench) -> None:
         connection.send()
     async with asyncio.timeout(options["seconds"] + 30):
         await asyncio.gather(*(connection.ended for connection in connections))
-    seconds = monotonic() - began
+    return monotonic() - began
+
+
+async def main(options: dict[str, Any], _url: str, bench: Bench) -> None:
+    """Load for so many seconds over so many connections, and wait for every answer."""
+    load = Load(options.get("path") or f"/api/actions/{ACTION}/jobs", options["key"], options["port"], options["first"])
+    seconds = await drive(load, options, bench)
     await bench.report(sent=load.sent, refused=load.refused, example=load.example[:1000], seconds=seconds, waits=load.waits)
 
 

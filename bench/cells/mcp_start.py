@@ -1,0 +1,186 @@
+"""Starting over MCP, 8 at once: our face with a worker beside it, and the SDK's own server with a tool that only answers."""
+
+import asyncio
+import random
+import socket
+from typing import Any
+
+import uvicorn
+from mcp.server import MCPServer
+from pydantic import BaseModel, Field
+
+from bench import processor
+from bench.cells import mcp_load
+from bench.child import Bench, Child, run
+from bench.database import Database, Server
+from bench.samples import Sample, percentiles
+from deedbox.cli.listening import ApiServer
+from deedbox.extend.context import Context
+from deedbox.extend.registry import App
+from deedbox.model.policy import allow
+from deedbox.settings import Settings
+from deedbox.telemetry import configure_logging
+from deedbox.wiring import Database as Store
+from deedbox.wiring import make_asgi, opened, run_roles
+
+MODULE = "bench.cells.mcp_start"
+AT_ONCE = 8
+_WARM_UP_S = 0.5
+_STOPS_WITHIN_S = 60.0
+
+
+class _Plain(uvicorn.Server):
+    """uvicorn as it comes, which says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+class Given(BaseModel):
+    """What a call brings."""
+
+    number: int
+
+
+class Answered(BaseModel):
+    """What comes of it."""
+
+    text: str = Field(max_length=40)
+
+
+async def measure(server: Server, seconds: float) -> list[Sample]:
+    """Both servers, one after the other in either order, each warmed up for half a second."""
+    return [
+        await (_ours(server, seconds) if cell == "mcp_start" else _sample(server, seconds))
+        for cell in random.sample(("mcp_start", "mcp_sample"), 2)
+    ]
+
+
+async def _ours(server: Server, seconds: float) -> Sample:
+    """Every call is a job that was accepted, ran in the worker and is answered with its result."""
+    async with server.fresh() as database:
+        work, serve = (Child(MODULE, {"part": part}, database.url) for part in ("worker", "api"))
+        async with work as working, serve as serving:
+            await working.hear()
+            port = int((await serving.hear())["port"])
+            figures, used, sent = await _loaded(server, database, serving, working, port, server.key, seconds)
+            working.tell("stop")
+            await working.hear(within=_STOPS_WITHIN_S)
+            row = await database.row(
+                """
+                SELECT (SELECT count(*) FROM deedbox.job) - count(DISTINCT idempotency_key),
+                       %(sent)s - count(*) FILTER (WHERE state = 'completed')
+                FROM deedbox.job LEFT JOIN deedbox.result USING (job_id)
+                """,
+                sent=sent,
+            )
+    waits = figures["waits"]
+    values = {"rate": len(waits) / figures["seconds"], **percentiles(waits)}
+    values |= {"cpu_us": used.micros([serving.pid, working.pid], len(waits)), "pending": float(figures["pending"])}
+    return Sample("mcp_start", values, len(waits), int(row[0]), max(0, int(row[1])), used.others)
+
+
+async def _sample(server: Server, seconds: float) -> Sample:
+    """Nothing is stored, and nothing runs but the function."""
+    async with server.fresh() as database, Child(MODULE, {"part": "sample"}, database.url) as serving:
+        port = int((await serving.hear())["port"])
+        figures, used, _ = await _loaded(server, database, serving, None, port, "none", seconds)
+    waits = figures["waits"]
+    values = {"rate": len(waits) / figures["seconds"], **percentiles(waits), "cpu_us": used.micros([serving.pid], len(waits))}
+    return Sample("mcp_sample", values, len(waits), 0, 0, used.others)
+
+
+async def _loaded(
+    server: Server, database: Database, serving: Child, working: Child | None, port: int, key: str, seconds: float
+) -> tuple[dict[str, Any], processor.Used, int]:
+    """Load it from a process of its own; the figures, the processor's time, and how many calls there were with the warm-up."""
+    sent = 0
+    figures: dict[str, Any] = {}
+    used: processor.Used | None = None
+    for how_long in (_WARM_UP_S, seconds):
+        options = {"key": key, "port": port, "connections": AT_ONCE, "seconds": how_long, "first": mcp_load.FIRST + sent}
+        async with Child(mcp_load.MODULE, options, database.url) as loading:
+            await loading.hear()
+            await database.settle()
+            pids = [serving.pid, loading.pid, *([] if working is None else [working.pid])]
+            before = processor.read(server.postmaster, pids)
+            loading.tell("go")
+            figures = await loading.hear(within=how_long + 60)
+            used = processor.between(before, processor.read(server.postmaster, pids))
+        assert figures["refused"] == 0, figures["example"]
+        assert figures["sent"] == len(figures["waits"])
+        sent += figures["sent"]
+    assert used is not None
+    return figures, used, sent
+
+
+def make_app() -> App:
+    """One tool that answers at once."""
+    app = App()
+
+    @app.action(roles=["operator"], policy=allow(), tool=True)
+    async def take_call(_ctx: Context, given: Given) -> Answered:
+        """Take a call."""
+        return Answered(text=f"taken {given.number}")
+
+    assert list(app.actions) == ["take_call"], take_call
+    return app
+
+
+def make_sample() -> Any:
+    """The SDK's server with the same tool as a plain function, without sessions as ours."""
+    server = MCPServer("sample")
+
+    @server.tool()
+    async def take_call(number: int) -> str:
+        """Take a call."""
+        return f"taken {number}"
+
+    assert take_call
+    return server.streamable_http_app(streamable_http_path="/mcp", stateless_http=True)
+
+
+async def main(options: dict[str, Any], url: str, bench: Bench) -> None:
+    """Play a part until told to stop."""
+    settings = Settings(worker_slots=500, drain_s=5.0)
+    configure_logging(settings.log_level)
+    if options["part"] == "sample":
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            config = uvicorn.Config(make_sample(), log_level="warning", access_log=False, ws="none")
+            await _serve(_Plain(config), listener, bench)
+        return
+    part = options["part"]
+    async with opened(settings, make_app(), Store(url, url), roles=[part]) as installation:
+        stopping = asyncio.Event()
+        if part == "worker":
+            loops = asyncio.create_task(run_roles(installation, ["worker"], stopping))
+            bench.say(ready=True)
+            await bench.told()
+            stopping.set()
+            await loops
+            await bench.report(stopped=True)
+            return
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            await _serve(ApiServer(make_asgi(installation, stopping)), listener, bench, stopping)
+
+
+async def _serve(
+    server: "ApiServer | _Plain", listener: socket.socket, bench: Bench, stopping: asyncio.Event | None = None
+) -> None:
+    serving = asyncio.create_task(server.serve([listener]))
+    await server.ready.wait()
+    bench.say(port=listener.getsockname()[1])
+    await bench.told()
+    if stopping is not None:
+        stopping.set()
+    server.should_exit = True
+    await serving
+
+
+if __name__ == "__main__":
+    run(main)
