@@ -9,16 +9,18 @@ import pytest
 from tests.promise import Guarantee
 from tests.promises_bearer import BEARER
 from tests.promises_beyond import BEYOND
+from tests.promises_gate import GATE
 from tests.promises_mcp import MCP
 from tests.promises_road import ROAD
 from tests.promises_tools import TOOLS
+from tests.promises_widget import WIDGET
 
 
 class UnknownGuaranteeError(LookupError):
     """A test names a promise that is not in the manifest."""
 
 
-GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *TOOLS, *MCP, *BEARER)
+GUARANTEES: tuple[Guarantee, ...] = (*ROAD, *BEYOND, *GATE, *TOOLS, *MCP, *WIDGET, *BEARER)
 
 IDS = frozenset(guarantee.id for guarantee in GUARANTEES)
 

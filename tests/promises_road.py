@@ -200,6 +200,53 @@ ROAD: tuple[Guarantee, ...] = (
         "lifecycle: classes",
     ),
     Guarantee(
+        "G-MODEL-JOURNAL",
+        "Every question to a model is kept with its endpoint, tokens and cost, also one that failed; its contents are not.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-MODEL-FALLBACK",
+        "Another model endpoint is asked only where the settings name it as a fallback and the first one is away.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-MODEL-DRAFT",
+        "An answer that comes in pieces is shown as a draft on its way; a later attempt repeats none of it.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-AGENT-CHILD",
+        "A tool that an agent calls is a job of its own below the agent's, for whoever that runs for.",
+        "faces: tools",
+    ),
+    Guarantee("G-AGENT-ONCE", "Equal calls of a tool within one job are one job, however they are spelt.", "faces: tools"),
+    Guarantee(
+        "G-AGENT-RESUME",
+        "A lost or failed attempt of an agent goes on where it stopped: no answer is asked for again, no tool runs again.",
+        "issue 5: model",
+    ),
+    Guarantee(
+        "G-AGENT-PENDING",
+        "A tool that has no outcome yet ends the agent's turn; the model is told nothing until there is one.",
+        "faces: tools",
+    ),
+    Guarantee(
+        "G-AGENT-GATE", "An agent may call what its caller's roles may run, through the same gate, and no more.", "faces: tools"
+    ),
+    Guarantee(
+        "G-AGENT-FINITE",
+        "Requests, tokens, calls of tools and money of a job's agents are bounded over all of its attempts.",
+        "lifecycle: classes",
+    ),
+    Guarantee(
+        "G-AGENT-CANCEL", "Canceling a job cancels what it has called and what has not left.", "faults: beside n8n and agents"
+    ),
+    Guarantee(
+        "G-HANDOFF",
+        "Whoever drafts elsewhere is told no recipient and no key of ours, and what it hands in passes the same gate.",
+        "issue 5: model",
+    ),
+    Guarantee(
         "G-NO-CREDENTIALS-IN-HANDLER", "Neither a handler nor the model behind it is handed a credential.", "issue 2: library"
     ),
     # Policy

@@ -87,6 +87,12 @@ FILL = (
        LEFT JOIN LATERAL (SELECT 7, 's', deedbox.clock() + interval '1 day') AS sent (fence, sender, lease_until)
            ON k = 1 AND n %% 500 = 102
        WHERE n %% 100 = 2""",
+    # Half of what waits is told by callback; of what was sent the ledger of notices has a line each.
+    """INSERT INTO deedbox.callback (job_id, tenant, action, target)
+       SELECT public.nth(1, n), 'default', 'do_' || n %% 10, 'desk' FROM generate_series(1, %(many)s, 2) AS n""",
+    """INSERT INTO deedbox.notice (effect_id, template, once, job_id)
+       SELECT public.nth(k, n, 20 + s), 'callback', k || ':' || n || ':' || s, public.nth(k, n)
+       FROM generate_series(0, 1) AS k, generate_series(1, %(many)s) AS n, generate_series(1, 2) AS s WHERE n %% 100 = 2""",
 )
 
 

@@ -19,10 +19,12 @@ from deedbox.gate.telling import Owner, Telling
 from deedbox.model.alarms import CAUSES
 from deedbox.model.errors import DeedboxError
 from deedbox.model.failure import MATRIX
+from deedbox.model.lease import Lease
 from deedbox.operate.alerts import Alerts
 from deedbox.settings import Settings
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.transaction import transaction
+from deedbox.sweep.service import Sweep
 from deedbox.wiring.house import check_owners, voice_of
 from deedbox.wiring.places import StartError
 from tests.builders import Planned, ScriptedConnector, principal
@@ -58,7 +60,7 @@ async def house(database: TestDatabase) -> AsyncIterator[House]:
             "default": (Owner(made.mail, "ops@house.example"),),
             "effect_unknown": (Owner(chat, "duty"), Owner(made.mail, "duty@house.example")),
         }
-        made.telling = Telling(owners, remind_s=3600, reminders=2, unknown_s=1800, queued_s=600, public_url=URL)
+        made.telling = Telling(owners, remind_s=3600, reminders=2, queued_s=600, public_url=URL)
         yield made
 
 
@@ -68,6 +70,11 @@ async def raise_one(house: House, cause: str = "bug", **given: Any) -> UUID:
     async with transaction(house.box.pool) as connection:
         await open_alerts(connection, [one])
     return one.alert_id
+
+
+def sweep(house: House) -> Sweep:
+    """One that takes half an hour for long."""
+    return Sweep(house.box.pool, house.box.ids, Lease(2.0), unknown_s=1800)
 
 
 async def state_of(house: House, alert_id: UUID) -> tuple[object, ...]:
@@ -105,7 +112,7 @@ async def test_what_happens_to_an_effect_is_told_by_mail_and_chat_with_cause_job
     assert str(chat.sent[-1].payload["text"]).startswith("Alert: ")
     assert [order.target for order in chat.sent] == ["desk", "duty"]
     await house.database.shift_clock(3700)
-    await house.notifier().round()
+    await sweep(house).round()
     # By then it is an alert of its own as well that nobody has settled it; it is for whoever owns the rest.
     reminders = [mail for mail in await house.speak() if mail["To"] == "duty@house.example"]
     assert [str(mail["Subject"]) for mail in reminders] == [f"Still open after 1 h: {CAUSES['effect_unknown']}"]
@@ -132,13 +139,13 @@ async def test_an_effect_left_unknown_is_an_alarm_once_even_after_a_person_close
     manager = principal(house.box.ids, "manager")
     for shift, found in ((1700, 0), (1900, 1), (5000, 1)):
         await house.database.shift_clock(shift)
-        await asyncio.gather(*(house.notifier().round() for _ in range(3)))
+        await asyncio.gather(*(sweep(house).round() for _ in range(3)))
         rows = await house.database.rows("SELECT alert_id FROM deedbox.alert WHERE cause = 'effect_unknown_long'")
         assert len(rows) == found
     alerts = Alerts(house.box.pool)
     for line in await alerts.listed(manager):
         await alerts.close(manager, line.alert_id, "The provider looks.", door="page")
-    await house.notifier().round()
+    await sweep(house).round()
     assert await alerts.listed(manager) == []
 
 

@@ -24,13 +24,13 @@ from deedbox.model.identity import Principal
 from deedbox.model.policy import hold, rules
 from deedbox.model.rules import Rule
 from deedbox.operate.approvals import Approvals
-from deedbox.operate.policy import Policies
+from deedbox.operate.policy import Policies, Tried
 from deedbox.operate.reasons import why_asked
 from deedbox.settings import Settings
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import principal, road, until
-from tests.ruled import Want, app_with, ask, bank_of, grounds, said, small
+from tests.ruled import Want, app_with, approvals, ask, bank_of, grounds, said, say, small
 from tests.servers.commands import PASSWORD as TERMINAL_PASSWORD
 from tests.servers.commands import ROOT, Cli, refused
 from tests.servers.console import PASSWORD, field_of, log_in
@@ -222,7 +222,7 @@ async def test_policies_at_the_terminal(database: TestDatabase, tmp_path: Path) 
     assert await database.value("SELECT count(*) FROM deedbox.verdict") == 2
 
 
-async def test_a_trial_keeps_to_bounds_and_changes_nothing(database: TestDatabase) -> None:
+async def test_a_trial_keeps_to_bounds_and_changes_nothing(database: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     async with road(database, app_with(hold())) as one:
         for number in range(4):
             await ask(one, Want(slot="a", group="x"), Want(slot="b", group="y", amount=50 + number), key=f"k{number}")
@@ -243,6 +243,16 @@ async def test_a_trial_keeps_to_bounds_and_changes_nothing(database: TestDatabas
             ("hold", "hold"): 4,
             ("hold", "deny"): 1,
         }
+        # What persons said of what the rule would have drawn is its agreement: below the threshold it holds.
+        for number, choice in enumerate(("reject", "reject", "approve", "approve")):
+            query = "SELECT job_id FROM deedbox.job WHERE idempotency_key = %s"
+            job_id = UUID(str(await database.value(query, f"k{number}")))
+            await say(one, (await approvals(one, job_id))["x"], choice)
+        made = app_with(rules(small("sample", share=1.0, grounds=grounds(threshold=0.6))))
+        monkeypatch.setattr(Tried, "differs", property(lambda _: True))
+        tried = await Policies(one.pool, made.actions, made.connectors).tried(reader, 3600)
+        below = [f"small: persons agreed with {agreed} of {asked}, below 0.6" for agreed, asked in ((0, 1), (0, 2), (1, 3))]
+        assert [line.now_rule for line in tried.differing if line.group == "x"] == ["small: drawn", *below]
         gone = await Policies(one.pool, {}, {}).tried(reader, 3600)
         assert (gone.groups, gone.not_tried) == (0, 8)
         await database.shift_clock(7200)

@@ -1,11 +1,14 @@
 """Arguments that a person approves before anything runs, and groups without anybody to decide."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from deedbox.gate.decide import expire_lapsed
 from deedbox.intake.request import Request
+from deedbox.intake.submit import Intake
+from deedbox.model.errors import DeedboxError
 from deedbox.model.policy import hold, rules
 from tests.database import TestDatabase
 from tests.guarantees import proves
@@ -86,3 +89,21 @@ async def test_a_group_without_living_members_alarms_at_the_first_hold(database:
         await database.rows("UPDATE deedbox.alert SET closed_at = deedbox.clock()")
         await ask(one, key="3")
         assert await database.value("SELECT count(*) FROM deedbox.alert") == 1
+
+
+async def test_what_waits_for_a_yes_counts_for_the_limit_of_what_waits(database: TestDatabase) -> None:
+    async with road(database, app_with(hold_input=True)) as one:
+        intake = Intake(one.pool, one.ids, one.app.actions, public_url="http://127.0.0.1:8484", max_waiting=2)
+        for number in range(3):
+            await intake.submit(Request(one.caller, "refund_customer", {}, f"k{number}", "http"))
+        crowded = Intake(one.pool, one.ids, one.app.actions, public_url="http://127.0.0.1:8484", max_waiting=2)
+        with pytest.raises(DeedboxError) as refusal:
+            await crowded.submit(Request(one.caller, "refund_customer", {}, "k9", "http"))
+        assert refusal.value.code == "too_many_waiting"
+        await say(one, (await approvals(one, await _job(database, "k0"), "input"))["input"], "reject")
+        again = Intake(one.pool, one.ids, one.app.actions, public_url="http://127.0.0.1:8484", max_waiting=2)
+        assert (await again.submit(Request(one.caller, "refund_customer", {}, "k9", "http"))).state == "awaiting_human"
+
+
+async def _job(database: TestDatabase, key: str) -> UUID:
+    return UUID(str(await database.value("SELECT job_id FROM deedbox.job WHERE idempotency_key = %s", key)))

@@ -19,7 +19,8 @@ from tools import check, pages
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "deedbox"
 # `job.queued` and the like, quoted, in Python or SQL: how an event's type is written.
-_EVENT = re.compile(r"""["'](?P<type>(?:job|effect)\.[a-z_]+)["']""")
+# Not the widget's script of that name.
+_EVENT = re.compile(r"""["'](?P<type>(?:job|effect)\.(?!js["'])[a-z_]+)["']""")
 
 
 def _docs() -> str:

@@ -252,7 +252,7 @@ async def test_files_that_are_empty_too_large_too_many_or_not_wanted(database: T
         two, headers = form([small, part("file", b"b", file="b.txt")])
         await refused(one, client, await client.post(PAPER, content=two, headers=headers), 400, "invalid_input", ["/file"])
         claimed = {"file": {"document_id": "0197f2a8-0000-7000-8000-0000000000d0"}}
-        await refused(one, client, await client.post(PAPER, json=claimed), 400, "invalid_input", ["/file"])
+        await refused(one, client, await client.post(PAPER, json=claimed), 400, "invalid_input", ["/file/document_id"])
 
         # One of six files is too large: it is named.
         six = [small, *(part("more", b"x" * 1000, file=f"{n}.txt") for n in range(4))]
@@ -333,7 +333,7 @@ async def test_the_description_names_every_action_with_its_schemas(database: Tes
         actions = [path for path in document["paths"] if path.startswith("/api/actions/")]
         assert actions == [f"/api/actions/{name}/jobs" for name in ("note_slowly", "note_thing", "read_paper", "send_note")]
         paper = document["paths"]["/api/actions/read_paper/jobs"]["post"]["requestBody"]["content"]
-        assert list(paper) == ["multipart/form-data"]
+        assert list(paper) == ["application/json", "multipart/form-data"]
         fields = document["components"]["schemas"]["read_paper_form"]["properties"]
         assert fields["file"] == {"type": "string", "format": "binary"}
         assert fields["more"]["type"] == "array"

@@ -67,7 +67,12 @@ def test_a_usable_answer_needs_one_request(shape: str) -> None:
     with OpenAiEndpoint([shape], valid=VALID) as server:
         call = ask(server.base_url)
     assert call.output == Ticket.model_validate(VALID)
-    assert call.identity == {"provider": "openai-compatible", "model": "tiny-instruct-1", "endpoint": "local"}
+    assert call.identity == {
+        "provider": "openai-compatible",
+        "model": "tiny-instruct-1",
+        "endpoint": "local",
+        "name": "default",
+    }
     assert (call.repairs, call.validation, call.prompt_version) == (0, "valid", "p7")
     assert call.usage == {"input_tokens": 11, "output_tokens": 5, "requests": 1}
     assert call.duration_ms >= 0

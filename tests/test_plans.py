@@ -20,6 +20,7 @@ from psycopg import sql
 from deedbox.model.fingerprint import sha256
 from deedbox.store import (
     accept,
+    callbacks,
     decision,
     delivery,
     doctor,
@@ -33,6 +34,7 @@ from deedbox.store import (
     targets,
     tools,
     views,
+    waits,
 )
 from deedbox.store.loader import statement, statements
 from deedbox.store.pool import Connection, connect
@@ -51,6 +53,7 @@ SMALL_PAGES = 40
 
 FILES = (
     "accept",
+    "callbacks",
     "decision",
     "delivery",
     "doctor",
@@ -73,6 +76,8 @@ Call = Callable[[Connection], Awaitable[Any]]
 _SORT = "sorts all that is there before the limit, until statistics are taken"
 KNOWN: dict[tuple[str, str], str] = {
     ("empty", "views.jobs#0"): _SORT,
+    # Lists that a person asks for now and then; two for all, two for one job.
+    **{("empty", f"callbacks.{name}#{number}"): _SORT for name in ("told", "again") for number in (0, 1)},
 }
 
 
@@ -194,6 +199,17 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 20000, doctor.misplaced
     yield 300, lambda c: notices.forget_old(c, DAY_S, UUID(int=0), 200)
     yield 100, lambda c: notices.cancel_of_approval(c, one.new[0])
+    every, of_job = callbacks.Which("default", "note"), callbacks.Which("default", "note", job_id=one.finished[0])
+    yield 30000, lambda c: callbacks.page(c, one.waiting[0], 2000)
+    yield 2000, lambda c: callbacks.take(c, one.waiting, ["desk"])
+    yield 2000, lambda c: callbacks.mark(c, dict.fromkeys(one.waiting, 1), one.waiting)
+    yield 1500, lambda c: callbacks.told(c, every, limit=100)
+    yield 20 + MANY // 10, lambda c: callbacks.told(c, of_job, limit=100)
+    yield 1500, lambda c: callbacks.again(c, every, limit=100)
+    yield 20 + MANY // 10, lambda c: callbacks.again(c, of_job, limit=100)
+    yield 60, lambda c: accept.held(c, "default", "do_1", 1001)
+    yield 60, lambda c: waits.first(c, "default", "note", "wall")
+    yield 60, lambda c: prune.remove_closed_alerts(c, DAY_S, 200)
 
 
 async def _lease_gated(connection: Connection, events: list[UUID]) -> None:

@@ -12,7 +12,7 @@ from deedbox.dispatch.schedule import Schedule
 from deedbox.extend.connector import Ambiguous, EffectOrder, LookUp
 from deedbox.store import reconcile
 from deedbox.store.reconcile import LookUps
-from deedbox.store.transaction import transaction
+from deedbox.store.transaction import autocommit, transaction
 from tests.builders import Built, Outbox, Planned, ScriptedConnector, outbox_on, principal
 from tests.database import TestDatabase, fresh_database
 from tests.guarantees import proves
@@ -128,6 +128,23 @@ async def test_an_answer_that_came_too_soon_is_asked_for_again_when_it_can_tell(
     assert await box.state(built.effect_id) == "pending"
 
 
+async def test_one_that_has_just_become_unknown_hides_none_that_is_due(box: Outbox):
+    await unknown(box)
+    await box.database.shift_clock(31)
+    assert await schedule(box).once() == 1
+    await box.database.shift_clock(80)
+    await unknown(box)
+    await box.database.shift_clock(95)
+    async with autocommit(box.pool) as connection:
+        assert await reconcile.next_look_up(connection, PLAN, ["note"]) == 0
+        assert await reconcile.next_look_up(connection, PLAN, ["fax"]) is None
+    assert await schedule(box).once() == 1
+    async with autocommit(box.pool) as connection:
+        rest_s = await reconcile.next_look_up(connection, PLAN, ["note"])
+    assert rest_s is not None
+    assert 10 < rest_s < 16
+
+
 async def test_who_cannot_be_asked_is_not_asked(box: Outbox):
     class Deaf(ScriptedConnector):
         def can_be_asked(self, target: str) -> bool:  # noqa: ARG002 -- every target is the same
@@ -183,7 +200,7 @@ async def test_people_are_reminded_of_what_is_unknown_for_long_once_a_day(box: O
     assert [await remind(), await remind()] == [1, 0]
     told = await box.database.rows("SELECT effect_id, message FROM deedbox.alert WHERE cause = 'effect_unknown_long'")
     assert told == [
-        (first.effect_id, "Nobody knows for 1 h whether first was accepted by note:desk; 1 wait behind it."),
+        (first.effect_id, "Nobody knows for 60 min whether first was accepted by note:desk; 1 wait behind it."),
     ]
     await box.database.rows("UPDATE deedbox.alert SET closed_at = deedbox.clock()")
     await box.database.shift_clock(3601 + 80000)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,20 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from deedbox import Sensitive
-from deedbox.extend.sensitive import sensitive_paths
+from deedbox.dispatch.loop import Dispatcher
+from deedbox.extend.connector import Ambiguous, Outcome, Refused, Transient
+from deedbox.extend.context import Context
+from deedbox.extend.registry import App
+from deedbox.extend.sensitive import marked_fields, sensitive_paths
 from deedbox.model.sensitive import MASKED, masked, scrubbed, texts_at
 from deedbox.settings import Settings
+from deedbox.store import sensitive
+from deedbox.store.transaction import autocommit
+from tests.builders import ScriptedConnector
 from tests.database import TestDatabase
 from tests.guarantees import proves
-from tests.road import until
+from tests.road import road, until
+from tests.ruled import approvals, say
 from tests.servers.commands import PASSWORD, Cli, address_in, introduced, key_of, people
 from tests.test_secrets import CARD, SAMPLES
 
@@ -233,3 +242,47 @@ async def _page(client: httpx2.AsyncClient, approval_id: str) -> str:
         page = await browser.get(f"/approvals/{approval_id}")
         assert "may read this" in page.text or "needs one of these roles" in page.text, page.text[:500]
         return before.text + page.text
+
+
+class Patient(BaseModel):
+    illness: Annotated[str, Sensitive()]
+
+
+@proves("G-SENSITIVE")
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["refused", "ambiguous", "not sent"])
+async def test_what_a_provider_repeats_in_its_error_is_masked_in_the_effects_event_and_wherever_it_is_kept(
+    database: TestDatabase, how: str
+):
+    said = f"422: {ILLNESS} is no department."
+    outcomes: dict[str, Outcome] = {
+        "refused": Refused("caller_error", "bad_field", said, "answered"),
+        "ambiguous": Ambiguous("timed_out", said, "body_sent"),
+        "not sent": Transient("not_sent", "busy", said, "connect", 0.1),
+    }
+    connector = ScriptedConnector(script=deque([outcomes[how]]))
+    app = App(connectors=[connector])
+
+    @app.action(roles=["operator"], approvers=["manager"])
+    async def refer_patient(ctx: Context, given: Patient) -> Inner:
+        # The connector marks none of its fields.
+        ctx.effect("note", target="desk", slot="one", payload={"text": given.illness})
+        return Inner(iban="-", name="-")
+
+    assert refer_patient
+    async with road(database, app) as one:
+        async with autocommit(one.pool) as connection:
+            await sensitive.keep(connection, marked_fields(app.actions, app.connectors))
+        await database.rows("UPDATE deedbox.switch SET is_on = true WHERE switch_id = 'acts'")
+        one.start(one.worker())
+        job_id = (await one.submit("refer_patient", {"illness": ILLNESS}, "k")).job_id
+        await one.until(job_id, "awaiting_human")
+        await say(one, (await approvals(one, job_id))["default"])
+        await Dispatcher(one.pool, one.ids, app.connectors, environment_on=True).once()
+        rows = await database.rows(
+            "SELECT payload::text FROM deedbox.event UNION ALL SELECT message FROM deedbox.effect"
+            " UNION ALL SELECT message FROM deedbox.alert UNION ALL SELECT message FROM deedbox.result"
+        )
+    assert connector.sent[0].payload == {"text": ILLNESS}
+    assert ILLNESS not in str(rows)
+    assert f"422: {MASKED} is no department." in str(rows)

@@ -39,7 +39,7 @@ async def test_only_our_own_form_of_somebody_with_the_role_closes_an_alert(site:
     first, second = await raise_some(site)
     left = "SELECT count(*) FROM deedbox.alert WHERE closed_at IS NULL"
     async with site.client() as client:
-        assert (await client.get("/alerts")).headers["location"] == "/login"
+        assert (await client.get("/alerts")).headers["location"] == "/login?next=/alerts"
         assert (await client.post(f"/alerts/{first}", data={"reason": "x"})).status_code == 401
         await log_in(client)
         page = await client.get("/alerts")
@@ -83,7 +83,7 @@ async def test_the_page_fits_can_be_read_and_closes(
     async with window(browser, site, width, scheme) as page:
         await page.goto("/login")
         await type_in(page)
-        await page.get_by_role("link", name="Go to the alerts").click()
+        await page.get_by_role("link", name="Alerts").click()
         await look(page, f"alerts-{width}-{scheme}")
         await page.get_by_label("Reason").first.fill("Seen to.")
         await page.get_by_role("button", name="Close this alert").first.click()

@@ -30,7 +30,7 @@ ARGUMENTS = [
 NASTY = (
     "Please pay to \u202etnuocca\u202c, see https://\u0430\u0440\u0440\u04cf\u0435.com/" + "a-very-long-path/" * 30 + "<b>x</b>"
 )
-_LOOK = """() => {
+LOOK = """() => {
   const problems = [];
   const root = document.documentElement;
   if (root.scrollWidth > root.clientWidth) problems.push(`overflow: ${root.scrollWidth} > ${root.clientWidth}`);
@@ -116,7 +116,7 @@ async def look(page: Page, name: str) -> None:
     await picture(page, folder / f"{name}.png")
     await picture(page, folder / f"{name}-whole.png", full_page=True)
     # Playwright evaluates from outside, so this works although the page itself may run nothing.
-    assert await page.evaluate(_LOOK) == [], name
+    assert await page.evaluate(LOOK) == [], name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

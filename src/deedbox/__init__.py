@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from deedbox.connectors.submit import Submit, SubmitJob
     from deedbox.connectors.telegram import Telegram, TelegramMessage
     from deedbox.connectors.templated import HttpTemplate
+    from deedbox.extend.agents import AgentLimits, ToolPending
     from deedbox.extend.context import Context, EffectPlan
     from deedbox.extend.contract import Reason
     from deedbox.extend.document import Document
+    from deedbox.extend.follow_up import FollowUp
     from deedbox.extend.outcome import Abstain
     from deedbox.extend.registry import App
     from deedbox.extend.sensitive import Sensitive
@@ -30,6 +32,7 @@ else:
     _PLACES = {
         "Abstain": "extend.outcome",
         "ActionFailure": "model.failure",
+        "AgentLimits": "extend.agents",
         "App": "extend.registry",
         "Context": "extend.context",
         "Document": "extend.document",
@@ -37,6 +40,7 @@ else:
         "Email": "connectors.mail",
         "Evidence": "model.rules",
         "Facts": "model.facts",
+        "FollowUp": "extend.follow_up",
         "Grounds": "model.rules",
         "Http": "connectors.http",
         "HttpCall": "connectors.http",
@@ -52,6 +56,7 @@ else:
         "SubmitJob": "connectors.submit",
         "Telegram": "connectors.telegram",
         "TelegramMessage": "connectors.telegram",
+        "ToolPending": "extend.agents",
         "allow": "model.policy",
         "deny": "model.policy",
         "hold": "model.policy",
@@ -68,6 +73,7 @@ else:
 __all__ = [
     "Abstain",
     "ActionFailure",
+    "AgentLimits",
     "App",
     "Context",
     "Document",
@@ -75,6 +81,7 @@ __all__ = [
     "Email",
     "Evidence",
     "Facts",
+    "FollowUp",
     "Grounds",
     "Http",
     "HttpCall",
@@ -90,6 +97,7 @@ __all__ = [
     "SubmitJob",
     "Telegram",
     "TelegramMessage",
+    "ToolPending",
     "allow",
     "deny",
     "hold",

@@ -19,6 +19,7 @@ from deedbox.model.lease import Lease
 from deedbox.store.reconcile import LookUps
 from deedbox.store.targets import Breaker
 from deedbox.telemetry import PayloadLog
+from deedbox.worker.model_settings import DEFAULT, ModelConfig, check_endpoints
 
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
@@ -125,6 +126,14 @@ class Settings(BaseSettings):
         description="Longest time one request to the model may take, in seconds; less once its answers have been measured.",
     )
     model_repairs: int = Field(default=1, ge=0, le=3, description="Repairs of an invalid answer within one attempt.")
+    models: tuple[ModelConfig, ...] = Field(
+        default=(),
+        description='Named model endpoints as a JSON list: [{"name": "hermes", "base_url": …, "model": …, "api_key": …}]; '
+        "the first is asked where none is named, unless DEEDBOX_MODEL_BASE_URL is set.",
+    )
+    model_currency: str = Field(
+        default="USD", pattern=r"^[A-Z]{3}$", description="The currency of the prices of model endpoints (ISO 4217)."
+    )
     smtp: SmtpConfig | None = Field(default=None, description='Mail server as JSON: {"host": …, "port": …, "sender": …}.')
     targets: tuple[HttpTargetConfig, ...] = Field(
         default=(), description='HTTP targets as a JSON list: [{"name": "crm", "base_url": …, "bearer": …}].'
@@ -204,6 +213,7 @@ class Settings(BaseSettings):
             raise ValueError("local_accounts: off without a provider in oidc, so nobody could log in")
         if (self.model_base_url is None) != (self.model_name is None):
             raise ValueError("model_base_url and model_name: set both or neither")
+        check_endpoints(self.endpoints)
         if self.keep_records_days < self.keep_days:
             raise ValueError("keep_records_days: must not be below keep_days: what is kept longest is the record")
         if self.log_payloads and not (self.log_payloads_keep_days and self.log_payloads_readers and self.log_payloads_masks):
@@ -241,6 +251,21 @@ class Settings(BaseSettings):
             raise ValueError(f"alerts_to: {owner!r} is neither a mail address nor connector:target") from error
         if self.smtp is None:
             raise ValueError(f"alerts_to: {owner} needs a mail server in DEEDBOX_SMTP")
+
+    @property
+    def endpoints(self) -> tuple[ModelConfig, ...]:
+        """The model endpoints, that of DEEDBOX_MODEL_BASE_URL first where it is set."""
+        if self.model_base_url is None or self.model_name is None:
+            return self.models
+        one = ModelConfig(
+            name=DEFAULT,
+            base_url=self.model_base_url,
+            model=self.model_name,
+            api_key=self.model_api_key,
+            timeout_s=self.model_timeout_s,
+            repairs=self.model_repairs,
+        )
+        return (one, *self.models)
 
     @property
     def bearer_issuers(self) -> tuple[BearerConfig, ...]:

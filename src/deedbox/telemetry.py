@@ -33,6 +33,23 @@ ACCEPT_SECONDS = Histogram("deedbox_accept_seconds", "From request to commit.", 
 RUNNING = Gauge("deedbox_attempts_running", "Attempts this process holds.", registry=REGISTRY)
 JOBS = Gauge("deedbox_jobs", "Jobs that have not ended, by state.", ["state"], registry=REGISTRY)
 EFFECTS_OPEN = Gauge("deedbox_effects_open", "Effects that have not ended, by state.", ["state"], registry=REGISTRY)
+MODEL_REQUESTS = Counter(
+    "deedbox_model_requests_total", "Requests to models, by endpoint and outcome.", ["endpoint", "outcome"], registry=REGISTRY
+)
+MODEL_SECONDS = Histogram(
+    "deedbox_model_request_seconds",
+    "How long requests to models took.",
+    ["endpoint"],
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160),
+    registry=REGISTRY,
+)
+MODEL_TOKENS = Counter("deedbox_model_tokens_total", "Tokens of models, in and out.", ["endpoint", "way"], registry=REGISTRY)
+MODEL_COST = Counter(
+    "deedbox_model_cost_total", "What models cost, by the settings.", ["endpoint", "currency"], registry=REGISTRY
+)
+AGENT_CALLS = Counter(
+    "deedbox_agent_calls_total", "Calls of tools by agents, by outcome.", ["action", "outcome"], registry=REGISTRY
+)
 OLDEST_QUEUED = Gauge("deedbox_oldest_queued_seconds", "Age of the oldest job that is due.", registry=REGISTRY)
 
 

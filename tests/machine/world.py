@@ -31,7 +31,8 @@ from deedbox.store.outbox import Leased
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.sweep.service import Sweep
-from deedbox.worker.execute import Journal, Outcome, Port, execute
+from deedbox.worker.asking import Journal, Lending
+from deedbox.worker.execute import Outcome, Port, execute
 from deedbox.worker.held import Held
 from deedbox.worker.loop import Worker, WorkerSettings
 from tests.database import TestDatabase, fresh_database
@@ -268,7 +269,7 @@ class World:
 
     def port(self, held: Held) -> Port:
         """What an attempt is lent."""
-        return Port(self.pool, self.ids, held, None, None, Journal())
+        return Port(self.pool, self.ids, held, None, Lending(), Journal())
 
     async def outcome(self, hand: Hand, held: Held, mode: Mode) -> Outcome:
         """Run the handler to the end that `mode` names, or stop it as a worker stops it."""

@@ -30,6 +30,7 @@ from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
+from deedbox.operate.report import Reports
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
@@ -219,6 +220,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             resolve_key=resolve,
             verbs=verbs,
             tools=tools,
+            reports=Reports(one.pool),
             approvals=Approvals(one.pool, one.ids, public_url=url, connectors=one.app.connectors, actions=one.app.actions),
             rounds=Rounds(one.pool, one.ids, one.app.actions, one.intake),
             lanes=Lanes(one.pool),

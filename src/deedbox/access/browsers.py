@@ -7,15 +7,14 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from deedbox.access.entries import AT_TERMINAL, By
-from deedbox.access.keys import checked_expiry, checked_label, digest, new_key, service_for
+from deedbox.access.keys import Bounds, digest, make_key
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import FormKey, Principal
 from deedbox.model.values import storable_text
 from deedbox.store import keys
-from deedbox.store.audit import append
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
-from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.transaction import autocommit
 
 STATUS_S = 7 * 86400.0
 """How long a status token shows its job, in seconds."""
@@ -77,8 +76,6 @@ async def add_form_key(
 
     The service it belongs to is made where it is new, as for `add_key`. Raises DeedboxError("invalid_input").
     """
-    checked_expiry(expires_s)
-    checked_label(label)
     wanted = sorted({checked_origin(one) for one in origins})
     if not 1 <= len(wanted) <= MOST_ORIGINS:
         raise DeedboxError("invalid_input", f"A form key has 1 to {MOST_ORIGINS} origins.")
@@ -86,34 +83,8 @@ async def add_form_key(
         raise DeedboxError("invalid_input", f"The rate is from 1 to {MOST_RATE} calls a minute.")
     if not action or len(action) > _LONGEST_ORIGIN or not action.isascii():
         raise DeedboxError("invalid_input", "A form key names the one action that it submits.")
-    key, key_id = new_key(), ids.new()
-    async with transaction(pool) as connection:
-        service = await service_for(connection, ids, tenant, name, roles)
-        await keys.add(
-            connection,
-            key_sha256=digest(key),
-            key_id=key_id,
-            tenant=tenant,
-            principal_id=service.principal_id,
-            kind="form",
-            label=label,
-            expires_s=expires_s,
-            action=action,
-            origins=wanted,
-            rate_per_minute=rate_per_minute,
-        )
-        detail = {
-            "name": service.name,
-            "roles": service.roles,
-            "label": label,
-            "action": action,
-            "origins": wanted,
-            "rate_per_minute": rate_per_minute,
-            "expires_s": expires_s,
-            "service_made": service.new,
-        }
-        await append(connection, by.entry(tenant, "add_form_key", ("key", str(key_id)), detail))
-    return key
+    bounds: Bounds = {"action": action, "origins": wanted, "rate_per_minute": rate_per_minute}
+    return await make_key(pool, ids, tenant, name, roles, label, expires_s, kind="form", bounds=bounds, by=by)
 
 
 async def spend(pool: Pool, form: FormKey) -> None:

@@ -3,10 +3,11 @@
 import hashlib
 import secrets
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
+from typing import Literal, TypedDict
 from uuid import UUID
 
 from deedbox.access.entries import AT_TERMINAL, By
@@ -156,6 +157,36 @@ async def add_key(
     for whom it calls. Raises DeedboxError("invalid_input") for a bad name, role, label or duration, an unknown tenant, a name
     that belongs to a person, or a service with other roles.
     """
+    bounds: Bounds = {"acts_for_others": True} if acts_for_others else {}
+    return await make_key(pool, ids, tenant, name, roles, label, expires_s, kind="service", bounds=bounds, by=by)
+
+
+class Bounds(TypedDict, total=False):
+    """What a key may besides what its service may, or all that it may."""
+
+    acts_for_others: bool
+    action: str
+    origins: Sequence[str]
+    rate_per_minute: int
+
+
+_MADE = {"service": "add_key", "form": "add_form_key"}
+
+
+async def make_key(
+    pool: Pool,
+    ids: IdSource,
+    tenant: str,
+    name: str,
+    roles: Iterable[str],
+    label: str,
+    expires_s: float | None,
+    *,
+    kind: Literal["service", "form"],
+    bounds: Bounds,
+    by: By,
+) -> str:
+    """Make a key of a service of either kind, with its audit entry; what `add_key` says of service and errors holds."""
     checked_expiry(expires_s)
     checked_label(label)
     key, key_id = new_key(), ids.new()
@@ -167,10 +198,10 @@ async def add_key(
             key_id=key_id,
             tenant=tenant,
             principal_id=service.principal_id,
-            kind="service",
+            kind=kind,
             label=label,
             expires_s=expires_s,
-            acts_for_others=acts_for_others,
+            **bounds,
         )
         detail = {
             "name": service.name,
@@ -178,9 +209,9 @@ async def add_key(
             "label": label,
             "expires_s": expires_s,
             "service_made": service.new,
-            **({"acts_for_others": True} if acts_for_others else {}),
+            **bounds,
         }
-        await append(connection, by.entry(tenant, "add_key", ("key", str(key_id)), detail))
+        await append(connection, by.entry(tenant, _MADE[kind], ("key", str(key_id)), detail))
     return key
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from authlib.oauth2 import auth, rfc7636
 from authlib.oauth2.rfc6749 import parameters
@@ -53,12 +54,16 @@ class ProviderAwayError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Where the provider's doors are, and whether it names itself when it sends people back (RFC 9207)."""
+    """Where the provider's doors are, and whether it names itself when it sends people back (RFC 9207).
+
+    `end_session_endpoint` is where people log out of it (OpenID Connect RP-Initiated Logout), None where it publishes none.
+    """
 
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
     names_itself: bool
+    end_session_endpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,18 @@ class ProviderClient:
             )
         )
 
+    async def end_session_url(self, *, goes_to: str) -> str | None:
+        """Where the browser is sent to log out of the provider, which sends it on to `goes_to`; None where it has no such door.
+
+        The ID token is not kept, so the provider is told who we are and not of whom, and asks the person where it must. Raises
+        ProviderAwayError, ProviderRefusedError.
+        """
+        door = (await self.metadata()).end_session_endpoint
+        if door is None or not self.config.log_out:
+            return None
+        query = urlencode({"client_id": self.config.client_id, "post_logout_redirect_uri": goes_to})
+        return f"{door}{'&' if '?' in door else '?'}{query}"
+
     async def verified(self, *, code: str, redirect_uri: str, verifier: str, nonce: str, now: float) -> Verified:
         """Exchange the code and check the ID token; `now` is the database's time.
 
@@ -143,15 +160,13 @@ class ProviderClient:
             raise ProviderRefusedError("metadata_issuer")
         doors: list[str] = []
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            url = found.get(name)
-            try:
-                usable = isinstance(url, str) and url.isascii() and is_safe(url) and not check_url(url).fragment
-            except EgressRefused:
-                usable = False
-            if not usable:
+            url = _door(found.get(name))
+            if url is None:
                 raise ProviderRefusedError(f"metadata_{name}")
-            doors.append(str(url))
-        return Metadata(*doors, names_itself=found.get("authorization_response_iss_parameter_supported") is True)
+            doors.append(url)
+        names_itself = found.get("authorization_response_iss_parameter_supported") is True
+        # Nobody is kept from logging in by a way out that cannot be used.
+        return Metadata(*doors, names_itself=names_itself, end_session_endpoint=_door(found.get("end_session_endpoint")))
 
     async def _exchange(self, metadata: Metadata, *, code: str, redirect_uri: str, verifier: str) -> dict[str, Any]:
         config = self.config
@@ -227,6 +242,15 @@ class ProviderClient:
         if not isinstance(found, dict):
             raise ProviderAwayError(f"{self.config.name} did not answer with an object")
         return answer.status, cast("dict[str, Any]", found)
+
+
+def _door(url: Any) -> str | None:
+    """An address that a provider publishes, where it can be used."""
+    try:
+        usable = isinstance(url, str) and url.isascii() and is_safe(url) and not check_url(url).fragment
+    except EgressRefused:
+        usable = False
+    return str(url) if usable else None
 
 
 def new_state() -> str:

@@ -11,6 +11,7 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from deedbox.access.entries import By, FailureBudget
 from deedbox.access.issued import person_of
@@ -127,6 +128,21 @@ class Providers:
             raise DeedboxError("login_refused", said) from error
         except ProviderAwayError as error:
             raise self._away(name, error) from error
+
+    async def goodbye(self, principal: Principal) -> str | None:
+        """Where the browser is sent to log out of the provider that a person came through; None where it is to go nowhere.
+
+        A provider that does not answer keeps nobody logged in here.
+        """
+        async with autocommit(self._pool) as connection:
+            issuers = await store.issuers(connection, UUID(principal.principal_id))
+        for provider in self._providers.values():
+            if provider.config.issuer in issuers and (provider.config.tenant or self._tenant) == principal.tenant:
+                try:
+                    return await provider.end_session_url(goes_to=f"{self._public_url}/login")
+                except (ProviderAwayError, ProviderRefusedError) as error:
+                    log("access").warning("provider_away", provider=provider.config.name, why=str(error))
+        return None
 
     async def _finish(
         self,

@@ -56,6 +56,7 @@ class IssuerConfig(BaseModel):
     groups_claim: str = Field(default="groups", min_length=1, max_length=255)
     name_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
     roles: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(default_factory=dict[str, tuple[str, ...]])
+    log_out: bool = Field(default=True, description="Whether people log out there too, where it publishes how.")
     tenant: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
 
     @field_validator("issuer")

@@ -13,12 +13,12 @@ from uuid import UUID
 
 import typer
 
-from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table
+from deedbox.cli.output import CommandError, Exit, age, console, plain, say, show_json, show_pairs, show_table, when
 from deedbox.cli.session import AppOption, AsOption, JsonOption, ask_password, person, reader, run
 from deedbox.gate.batch import Answer, Line
 from deedbox.gate.edit import Edited
 from deedbox.model.identity import Principal
-from deedbox.operate.cards import ApprovalCard, ApprovalLine, Decision, DecisionResult
+from deedbox.operate.cards import SHOWS, ApprovalCard, ApprovalLine, Decision, DecisionResult, Show
 from deedbox.wiring import Installation
 
 approvals = typer.Typer(no_args_is_help=True, help="What waits for a person, and deciding it; what is grave takes the page.")
@@ -34,13 +34,26 @@ T = TypeVar("T")
 
 
 @approvals.command("list")
-def approvals_list(*, as_json: JsonOption = False) -> None:
-    """The open approvals, the nearest deadline first."""
+def approvals_list(
+    show: Annotated[str, typer.Option(help=f"What to list: {', '.join(SHOWS)}.")] = "all",
+    who: Annotated[str | None, typer.Option("--as", help="Whose list it is; needed for what is one's own.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """The open approvals, the nearest deadline first; or those of a person, and what a person has decided."""
+    if show not in SHOWS:
+        raise CommandError(f"--show: one of {', '.join(SHOWS)}", Exit.USAGE)
+    wanted: Show = show
+    if who is None and wanted not in {"all", "soon"}:
+        raise CommandError(f"--show {show}: say with --as whose list it is", Exit.USAGE)
 
-    async def work(desk: Installation) -> list[ApprovalLine]:
-        return await desk.approvals.inbox(desk.settings.tenant, reader(desk.settings))
+    async def work(desk: Installation, principal: Principal) -> list[ApprovalLine]:
+        return await desk.approvals.inbox(desk.settings.tenant, principal, wanted)
 
-    lines = run(work)
+    async def anybody(desk: Installation) -> list[ApprovalLine]:
+        return await work(desk, reader(desk.settings))
+
+    lines = run(anybody) if who is None else _as(who, work)
     if as_json:
         show_json(lines)
         return
@@ -50,8 +63,8 @@ def approvals_list(*, as_json: JsonOption = False) -> None:
             [
                 line.approval_id,
                 line.action,
-                line.asked_by,
-                age(line.remaining_s),
+                line.asked_by + (f" through {line.asked_through}" if line.asked_through else ""),
+                age(line.remaining_s) if line.state == "pending" else line.state,
                 line.audience,
                 f"{line.votes} of {line.quorum}",
                 "; ".join(line.sentences),
@@ -84,7 +97,7 @@ def approvals_show(approval_id: IdArgument, app: AppOption = None, *, as_json: J
             ("reason", card.reason),
             ("newer version", card.superseded_by),
             ("what", "; ".join(card.sentences)),
-            ("asked by", card.asked_by),
+            ("asked by", card.asked_by + (f", through {card.asked_through}" if card.asked_through else "")),
             ("why", card.why_asked),
             ("rule", f"{card.rule}, {card.policy_version}"),
             ("can lead to", card.consequence),
@@ -99,10 +112,57 @@ def approvals_show(approval_id: IdArgument, app: AppOption = None, *, as_json: J
     for effect in card.effects:
         out.print(f"\n{effect.slot}", style="bold", markup=False)
         show_pairs([(row.label, f"({row.value})" if row.empty else row.value) for row in effect.rows])
+    if card.comments:
+        out.print("\nsaid of it", style="bold")
+        for one in card.comments:
+            out.print(plain(f"{one.name}, {when(one.at)}: {one.text}"), soft_wrap=True)
     if card.edited:
         out.print("\nchanged", style="bold")
         for change in card.edited.changes:
             out.print(plain(f"{change.slot}, {change.label}: {change.before!r} -> {change.after!r}"), soft_wrap=True)
+
+
+@approvals.command("comment")
+def approvals_comment(
+    approval_id: IdArgument,
+    who: AsOption,
+    text: Annotated[str, typer.Option(help="What is said; everybody who opens it reads it.")],
+) -> None:
+    """Say something of an approval that waits. Nothing is decided by it."""
+
+    async def work(desk: Installation, principal: Principal) -> datetime:
+        return await desk.approvals.comment(principal, approval_id, text, DOOR)
+
+    _as(who, work)
+    say("Said. It is on the card.")
+
+
+@approvals.command("snooze")
+def approvals_snooze(
+    approval_id: IdArgument,
+    who: AsOption,
+    until: Annotated[str | None, typer.Option(help="Until this moment, with its zone; without one, look at it again.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Look away from an approval until a moment before its deadline, or look at it again."""
+    moment = _moment(until)
+
+    async def work(desk: Installation, principal: Principal) -> datetime | None:
+        return await desk.approvals.snooze(principal, approval_id, DOOR, until=moment)
+
+    ends = _as(who, work)
+    if as_json:
+        show_json({"approval_id": approval_id, "snoozed_until": ends})
+    else:
+        say("It is in your list again." if ends is None else f"It is out of your list until {when(ends)}.")
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise CommandError("--until is a moment with its zone, such as 2026-05-14T16:30:00+02:00", Exit.USAGE) from error
 
 
 @approvals.command("link")
@@ -234,10 +294,7 @@ def approvals_delegate(
     as_json: JsonOption = False,
 ) -> None:
     """Hand your say to another person: in one approval, or in all until a moment."""
-    try:
-        moment = None if until is None else datetime.fromisoformat(until)
-    except ValueError as error:
-        raise CommandError("--until is a moment with its zone, such as 2026-05-14T16:30:00+02:00", Exit.USAGE) from error
+    moment = _moment(until)
 
     async def work(desk: Installation, principal: Principal) -> object:
         return await desk.approvals.delegate(principal, to, approval_id=approval_id, until=moment, reason=reason, how=DOOR)

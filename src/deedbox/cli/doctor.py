@@ -115,8 +115,8 @@ def _connectors(settings: Settings, app: App | None) -> Iterator[Finding]:
     if settings.mcp:
         offered = "" if app is None else f", with {len(_offered(app))} of {len(app.actions)} actions as tools"
         yield Finding("mcp", "ok", f"{settings.public_url.rstrip('/')}/mcp{offered}")
-    if settings.model_base_url is not None:
-        yield Finding("model", "ok", f"{settings.model_name} at {settings.model_base_url}")
+    if settings.endpoints:
+        yield Finding("model", "ok", ", ".join(f"{one.name} ({one.model} at {one.base_url})" for one in settings.endpoints))
     else:
         yield Finding(
             "model", "note", "no endpoint is set: ctx.model fails", "set DEEDBOX_MODEL_BASE_URL and DEEDBOX_MODEL_NAME"

@@ -122,6 +122,7 @@ def _show_job(job: JobView) -> None:
             ),
             *(("effect", _effect(one)) for one in job.effects),
             ("result", json.dumps(job.result, ensure_ascii=False) if job.result is not None else None),
+            ("models", _models(job)),
             ("contents", _gone(job)),
         ]
     )
@@ -130,6 +131,14 @@ def _show_job(job: JobView) -> None:
 def _gone(job: JobView) -> str | None:
     at = job.contents_pruned_at
     return None if at is None else f"removed {at:%Y-%m-%d %H:%M} UTC, when their retention had passed"
+
+
+def _models(job: JobView) -> str | None:
+    found = job.models
+    if found is None:
+        return None
+    money = " and ".join(f"{amount} {currency}" for currency, amount in dict(found["cost"]).items()) or "no price is set"
+    return f"{found['requests']} requests, {found['input_tokens']:,} tokens in and {found['output_tokens']:,} out, {money}"
 
 
 def _effect(one: EffectSummary) -> str:
@@ -238,6 +247,9 @@ def jobs_submit(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, an input each.")],
     who: AsOption,
     key_from: Annotated[str | None, typer.Option(metavar="FIELD", help="The member of each line that is its key.")] = None,
+    callback: Annotated[
+        str | None, typer.Option(metavar="RECEIVER", help="The registered receiver that is told of each.")
+    ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
@@ -249,7 +261,7 @@ def jobs_submit(
     async def work(desk: Installation) -> Tally:
         principal = await person(desk, who, password)
         with file.open("rb") as lines:
-            return await submit_lines(desk.intake, principal, action, lines, key_from=key_from)
+            return await submit_lines(desk.intake, principal, action, lines, key_from=key_from, callback=callback)
 
     tally = run(work, app=app)
     if as_json:

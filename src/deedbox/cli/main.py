@@ -39,6 +39,7 @@ COMMANDS = {
     "effects": Entry(ACTING, "effects:effects", "The outbox: what was sent, what waits, and what is not known."),
     "targets": Entry(ACTING, "targets:targets", "Where effects go; paused, resumed and limited here."),
     "switch": Entry(ACTING, "switch:switch", "What may leave the house: nothing, unless both halves are on."),
+    "report": Entry(ACTING, "report:report", "What actions have spent on models lately."),
     "tools": Entry(ACTING, "tools:tools", "What an app offers to agents, and why not the rest."),
     "policy": Entry(ACTING, "policy:policy", "The rules of an app, and what lately proposed would get under them."),
     "alerts": Entry(ACTING, "alerts:alerts", "What a person should look at, until one closes it."),

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from deedbox.cli.output import CommandError, Exit, say, show_json, show_pairs, show_table, when
 from deedbox.cli.session import AppOption, AsOption, JsonOption, ask_password, person, reader, run
-from deedbox.operate.targets import TargetLimits, TargetLine
+from deedbox.operate.targets import Reach, TargetLimits, TargetLine
 from deedbox.wiring import Installation
 
 targets = typer.Typer(no_args_is_help=True, help="Where effects go: what holds each back, and the verbs that do.")
@@ -102,6 +102,28 @@ def targets_limit(
         return await desk.targets.limit(await person(desk, who, password), connector, name, limits, reason, door=DOOR)
 
     _show(run(work, asks_out=True, app=app), as_json=as_json)
+
+
+@targets.command("egress")
+def targets_egress(target: TargetArgument, app: AppOption = None, *, as_json: JsonOption = False) -> None:
+    """Where it leads to, and whether that may be dialled: each address it has now, by which rule. Nothing is dialled."""
+    connector, name = _split(target)
+
+    async def work(desk: Installation) -> Reach:
+        return await desk.targets.egress(reader(desk.settings), connector, name)
+
+    found = run(work, asks_out=True, app=app)
+    if as_json:
+        show_json(found)
+    else:
+        show_pairs([("leads to", f"{found.host}, port {found.port}"), ("verdict", found.message)])
+        show_table(
+            ["address", "may be dialled", "rule"],
+            [[one.address, "yes" if one.open else "no", one.rule] for one in found.addresses],
+            empty="it has no address",
+        )
+    if not found.open:
+        raise CommandError("it would not be dialled", Exit.REFUSED)
 
 
 def _split(target: str) -> tuple[str, str]:

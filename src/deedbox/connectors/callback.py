@@ -15,6 +15,7 @@ from deedbox.connectors.callback_settings import CallbackConfig
 from deedbox.connectors.http import json_bytes
 from deedbox.connectors.settings import ConnectorSettings
 from deedbox.connectors.signing import sign, wall_clock_s
+from deedbox.connectors.targets import host_and_port
 from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, MaybeSent, NotSent
 from deedbox.extend.connector import (
     TARGET_GONE,
@@ -80,6 +81,11 @@ class Callback:
     def check_target(self, target: str) -> None:
         """Raise ValueError for a receiver that settings do not name."""
         self._config(target)
+
+    def leads_to(self, target: str) -> tuple[str, int] | None:
+        """The host and port of the receiver's URL."""
+        config = self._targets.get(target)
+        return None if config is None else host_and_port(config.url)
 
     def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
         """Raise ValueError for a receiver that is not set or a payload that is no event."""

@@ -14,6 +14,8 @@ CALLBACK_EVENTS = frozenset(
         "job.retrying",
         "job.awaiting_human",
         "job.decided",
+        "job.commented",
+        "job.snoozed",
         "job.dispatching",
         "effect.sending",
         "effect.completed",

@@ -1,6 +1,7 @@
 """JSON calls to named HTTP targets, each with a key that stays the same however often it is sent."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -20,7 +21,7 @@ from deedbox.connectors.answers import (
     retry_after,
 )
 from deedbox.connectors.settings import ConnectorSettings, HttpTargetConfig
-from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path
+from deedbox.connectors.targets import MAX_PATH, HttpTargets, check_path, host_and_port
 from deedbox.egress import Answer, EgressPolicy, EgressRefused, MaybeSent, NotSent
 from deedbox.extend.connector import (
     Ambiguous,
@@ -78,7 +79,7 @@ class Prepared:
     """Whether `thing` is its name whatever the answer says."""
 
 
-class HttpSender:
+class HttpSender(ABC):
     """What the connectors of HTTP targets have in common; what an ambiguous end can become is the target's own declaration."""
 
     def __init__(self, name: str = "http") -> None:
@@ -117,6 +118,11 @@ class HttpSender:
     def can_be_asked(self, target: str) -> bool:
         """Whether the target has a look-up."""
         return self._config(target).look_up is not None
+
+    def leads_to(self, target: str) -> tuple[str, int] | None:
+        """The host and port of the target's base URL."""
+        config = self._bound().get(target)
+        return None if config is None else host_and_port(config.base_url)
 
     def limits(self) -> dict[str, TargetLimits]:
         """What settings say of how the targets are sent to."""
@@ -160,9 +166,9 @@ class HttpSender:
         except UnreadableError:
             return LookUp("still_unknown", evidence={"reason": "unreadable_answer"})
 
+    @abstractmethod
     def prepare(self, config: HttpTargetConfig, order: EffectOrder) -> Prepared:
         """The write that an effect asks for. Raises ValueError where it asks for none that can be made."""
-        raise NotImplementedError
 
     def look_up_path(self, config: HttpTargetConfig, order: EffectOrder) -> str | None:
         """Where the target is asked about an effect; None where it cannot be."""

@@ -6,17 +6,17 @@ allow reading a channel's history, a look-up finds a message there. That it find
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
 from deedbox.connectors.answers import SUCCESS, UnreadableError, read_json
-from deedbox.connectors.chat import ask, refusal_of_status, unsendable
+from deedbox.connectors.chat import Chat, ask, refusal_of_status, unsendable
 from deedbox.connectors.http import json_bytes
 from deedbox.connectors.settings import ConnectorSettings
-from deedbox.egress import Answer, EgressClient, EgressPolicy, EgressRefused, MaybeSent, NotSent
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
+from deedbox.egress import Answer, EgressClient, EgressRefused, MaybeSent, NotSent
+from deedbox.extend.connector import Ambiguous, EffectOrder, LookUp, Outcome, Receipt, Refused, Transient
 
 if TYPE_CHECKING:
     from deedbox.connectors.chat_settings import SlackConfig
@@ -62,63 +62,34 @@ class SlackMessage(BaseModel):
         return unsendable(value)
 
 
-class Slack:
+class Slack(Chat["SlackConfig", SlackMessage]):
     """Writes to Slack channels with the bot's token from settings. Capability: blind."""
 
     payload_model: type[BaseModel] = SlackMessage
+    unset: ClassVar[str] = "No Slack app is set"
+    most: ClassVar[int] = _LONGEST
 
     def __init__(self, name: str = "slack") -> None:
         """`name` is what `ctx.effect` calls it."""
-        self.name = name
-        self._config: SlackConfig | None = None
-        self._client: EgressClient | None = None
+        super().__init__(name)
 
-    def bind(self, settings: ConnectorSettings, egress: EgressPolicy) -> None:
-        """Take the token from settings; without one every target is refused when an effect is planned."""
-        self._config = settings.slack
-        self._client = EgressClient(egress)
+    def config_in(self, settings: ConnectorSettings) -> "SlackConfig | None":
+        """The app."""
+        return settings.slack
 
-    async def aclose(self) -> None:
-        """Close what is open."""
-        if self._client is not None:
-            await self._client.aclose()
-
-    def check_target(self, target: str) -> None:
-        """Raise ValueError unless the target is the id of a channel, and a token is set."""
-        if self._config is None:
-            raise ValueError(f"connector {self.name}: no Slack app is set")
+    def check_address(self, target: str) -> None:
+        """Raise ValueError unless the target is the id of a channel."""
         if not _CHANNEL.fullmatch(target):
             raise ValueError("target: must be the id of a channel, such as C0123456789; a name can be given to another channel")
 
-    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
-        """Raise ValueError for a target that is no channel or a payload that is no message."""
-        self.check_target(target)
-        SlackMessage.model_validate(dict(payload))
-
-    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:  # noqa: ARG002 -- what a connector may offer
-        """A message with the subject first, cut where it is too long for one."""
-        return {"text": f"{subject}\n{body}"[:_LONGEST]}
-
     def describe(self, target: str, payload: Mapping[str, Any]) -> str:
         """Which channel gets a message of which length."""
-        message = SlackMessage.model_validate(dict(payload))
+        message = self.read(payload)
         where = f" in the thread {message.thread}" if message.thread else ""
         return f"Posts a message of {len(message.text)} characters to the Slack channel {target}{where}."
 
-    def capability(self, target: str) -> Capability:  # noqa: ARG002 -- the protocol's signature
-        """Always blind."""
-        return "blind"
-
-    async def send(self, order: EffectOrder) -> Outcome:
+    async def post(self, config: "SlackConfig", client: EgressClient, order: EffectOrder, message: SlackMessage) -> Outcome:
         """Post once, within `order.deadline_s` seconds."""
-        config, client = self._config, self._client
-        if config is None or client is None:
-            return Refused("caller_error", "slack_not_configured", "No Slack app is set.", "plan")
-        try:
-            self.check_target(order.target)
-            message = SlackMessage.model_validate(dict(order.payload))
-        except ValueError:  # pydantic's ValidationError is one
-            return Refused("caller_error", "payload_invalid", "The message is not one that can be sent.", "plan")
         content: dict[str, Any] = {
             "channel": order.target,
             "text": escaped(message.text),

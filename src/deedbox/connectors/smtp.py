@@ -116,6 +116,10 @@ class Smtp:
         """All mail goes through one server: its failures and its rate are those of all targets together."""
         return "*"
 
+    def leads_to(self, target: str) -> tuple[str, int] | None:  # noqa: ARG002 -- all mail goes through one server
+        """The mail server."""
+        return None if self._config is None else (self._config.host, self._config.port)
+
     def limits(self) -> dict[str, TargetLimits]:
         """What settings say of how fast the server is sent to."""
         config = self._config

@@ -28,6 +28,12 @@ def check_path(path: str) -> str:
     return path
 
 
+def host_and_port(url: str) -> tuple[str, int]:
+    """What is dialled for a URL. Raises EgressRefused for one that cannot be read."""
+    read = check_url(url)
+    return read.host, read.port or {"http": 80, "https": 443}[read.scheme]
+
+
 class HttpTargets:
     """The targets of settings behind one egress client. A caller names a target and a path, never a host or header."""
 

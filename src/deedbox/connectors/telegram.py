@@ -7,16 +7,16 @@ called; nothing that comes back from here has the address in it, and what Telegr
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
 
 from deedbox.connectors.answers import RETRY_AFTER_CAP_S, UnreadableError, read_json
-from deedbox.connectors.chat import ask, refusal_of_status, unsendable
+from deedbox.connectors.chat import Chat, ask, refusal_of_status, unsendable
 from deedbox.connectors.http import json_bytes
 from deedbox.connectors.settings import ConnectorSettings
-from deedbox.egress import Answer, EgressClient, EgressPolicy
-from deedbox.extend.connector import Ambiguous, Capability, EffectOrder, LookUp, Outcome, Receipt, Refused
+from deedbox.egress import Answer, EgressClient
+from deedbox.extend.connector import Ambiguous, EffectOrder, LookUp, Outcome, Receipt, Refused
 
 if TYPE_CHECKING:
     from deedbox.connectors.chat_settings import TelegramConfig
@@ -45,66 +45,38 @@ class TelegramMessage(BaseModel):
         return value
 
 
-class Telegram:
+class Telegram(Chat["TelegramConfig", TelegramMessage]):
     """Writes to Telegram chats with the bot's token from settings. Capability: blind."""
 
     payload_model: type[BaseModel] = TelegramMessage
+    unset: ClassVar[str] = "No Telegram bot is set"
+    most: ClassVar[int] = _LONGEST // 2
 
     def __init__(self, name: str = "telegram") -> None:
         """`name` is what `ctx.effect` calls it."""
-        self.name = name
-        self._config: TelegramConfig | None = None
-        self._client: EgressClient | None = None
+        super().__init__(name)
 
-    def bind(self, settings: ConnectorSettings, egress: EgressPolicy) -> None:
-        """Take the token from settings; without one every target is refused when an effect is planned."""
-        self._config = settings.telegram
-        self._client = EgressClient(egress)
+    def config_in(self, settings: ConnectorSettings) -> "TelegramConfig | None":
+        """The bot."""
+        return settings.telegram
 
-    async def aclose(self) -> None:
-        """Close what is open."""
-        if self._client is not None:
-            await self._client.aclose()
-
-    def check_target(self, target: str) -> None:
-        """Raise ValueError unless the target is a chat, and a token is set."""
-        if self._config is None:
-            raise ValueError(f"connector {self.name}: no Telegram bot is set")
+    def check_address(self, target: str) -> None:
+        """Raise ValueError unless the target is a chat."""
         if not _CHAT.fullmatch(target):
             raise ValueError("target: must be the number of a chat, or @name of a public channel")
 
-    def check_plan(self, target: str, payload: Mapping[str, Any]) -> None:
-        """Raise ValueError for a target that is no chat or a payload that is no message."""
-        self.check_target(target)
-        TelegramMessage.model_validate(dict(payload))
-
-    def announcement(self, target: str, subject: str, body: str) -> dict[str, Any]:  # noqa: ARG002 -- what a connector may offer
-        """A message with the subject first, cut where it is too long for one."""
-        return {"text": f"{subject}\n{body}"[: _LONGEST // 2]}
-
     def describe(self, target: str, payload: Mapping[str, Any]) -> str:
         """Which chat gets a message of which length."""
-        message = TelegramMessage.model_validate(dict(payload))
-        return f"Sends a message of {len(message.text)} characters to the Telegram chat {target}."
-
-    def capability(self, target: str) -> Capability:  # noqa: ARG002 -- the protocol's signature
-        """Always blind."""
-        return "blind"
+        return f"Sends a message of {len(self.read(payload).text)} characters to the Telegram chat {target}."
 
     async def look_up(self, order: EffectOrder) -> LookUp:  # noqa: ARG002 -- the protocol's signature
         """A bot cannot read what it wrote."""
         return LookUp("still_unknown")
 
-    async def send(self, order: EffectOrder) -> Outcome:
+    async def post(
+        self, config: "TelegramConfig", client: EgressClient, order: EffectOrder, message: TelegramMessage
+    ) -> Outcome:
         """Send once, within `order.deadline_s` seconds."""
-        config, client = self._config, self._client
-        if config is None or client is None:
-            return Refused("caller_error", "telegram_not_configured", "No Telegram bot is set.", "plan")
-        try:
-            self.check_target(order.target)
-            message = TelegramMessage.model_validate(dict(order.payload))
-        except ValueError:  # pydantic's ValidationError is one
-            return Refused("caller_error", "payload_invalid", "The message is not one that can be sent.", "plan")
         content: JsonValue = {
             "chat_id": order.target if order.target.startswith("@") else int(order.target),
             # No parse_mode: nothing in it is markup.

@@ -49,11 +49,13 @@ class Schedule:
         while not stop.is_set():
             pause_s = POLL_S
             try:
-                if await self.once() == self._at_once:
-                    continue
+                # Asked before anything is taken: a schedule at rest costs one statement, and no transaction.
                 async with autocommit(self._pool) as connection:
                     due_s = await store.next_look_up(connection, self._plan, list(self._connectors))
-                pause_s = POLL_S if due_s is None else min(POLL_S, max(LEAST_PAUSE_S, due_s))
+                if due_s == 0 and await self.once():
+                    continue
+                # What is due and was not had, another process has taken.
+                pause_s = min(POLL_S, max(LEAST_PAUSE_S, due_s)) if due_s else POLL_S
             except Exception as error:  # noqa: BLE001 -- the loop outlives whatever the database does
                 _log.warning("schedule_failed", error=type(error).__name__)
             try:

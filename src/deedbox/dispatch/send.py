@@ -10,6 +10,7 @@ from uuid import UUID
 from deedbox.dispatch.watch import Watch
 from deedbox.extend.connector import TARGET_GONE, Ambiguous, Connector, EffectOrder, Outcome, Receipt, Refused, Transient
 from deedbox.extend.sensitive import sensitive_paths
+from deedbox.gate.masking import mask_of
 from deedbox.model.backoff import Retry
 from deedbox.model.sensitive import HIDDEN, scrubbed, texts_at
 from deedbox.model.values import short_message, storable, storable_text
@@ -94,6 +95,10 @@ async def keep(
         effect = await outbox.lock_effect(connection, leased.effect_id, leased.job_id)
         if effect is None:
             return None
+        if not isinstance(outcome, Receipt):
+            # What the action calls sensitive may stand in a payload that marks nothing, and a provider may repeat it.
+            mask = await mask_of(connection, leased.job_id)
+            outcome = replace(outcome, message=str(mask.texts(outcome.message)))
         if effect.state == "sending" and effect.fence == leased.fence:
             name = await _settle_held(connection, ids, leased, effect, outcome, receipt_id, retry)
             await watch.keep(connection, ids, leased, outcome, retry)

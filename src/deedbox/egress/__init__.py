@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deedbox.egress.address import EgressPolicy, check_address, parse_host
 from deedbox.egress.dial import dial
 from deedbox.egress.failures import EgressRefused, MaybeSent, NotSent, failure_in
+from deedbox.egress.reach import Reach, reach
 from deedbox.lazily import named
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ __all__ = [
     "GuardedTransport",
     "MaybeSent",
     "NotSent",
+    "Reach",
     "async_http_client",
     "check_address",
     "check_url",
     "dial",
     "failure_in",
     "parse_host",
+    "reach",
 ]

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from deedbox.extend import contract
 from deedbox.extend.document import Document
+from deedbox.extend.follow_up import FollowUp, checked_follow_ups
 from deedbox.extend.outcome import Abstain
 from deedbox.extend.sensitive import sensitive_paths
 from deedbox.model.backoff import Retry, seconds
@@ -105,6 +106,8 @@ class Action:
     escalate_to: str | None = None
     """The role that may decide as well what has waited for `escalate_after_s` seconds."""
     escalate_after_s: float | None = None
+    follow_ups: tuple[FollowUp, ...] = ()
+    """What the reader of its finished result may ask for next."""
     offer: Offer = field(default_factory=Offer)
     """How it is offered to agents, and why not where it is not."""
 
@@ -158,6 +161,7 @@ def make_action(
     callback: str | None = None,
     mask: bool | Iterable[str] = False,
     data_subject: KeyFrom | None = None,
+    follow_ups: Iterable[FollowUp] = (),
     tool: bool | None = None,
     tool_calls: int = 100,
     object_id: str | None = None,
@@ -224,8 +228,16 @@ def make_action(
         domain_role=_domain_role(name, domain, domains or {}, has_approvers=bool(approvers)),
         escalate_to=escalate_to,
         escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
+        follow_ups=_follow_ups(name, follow_ups),
         offer=_offer(name, (input_model, output_model), tool, tool_calls, object_id, task_error=task_error),
     )
+
+
+def _follow_ups(name: str, given: Iterable[FollowUp]) -> tuple[FollowUp, ...]:
+    try:
+        return checked_follow_ups(given)
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
 
 
 def _offer(
@@ -243,7 +255,7 @@ def _offer(
         _field_of(name, models[1], object_id, "object_id")
     if tool is False:
         return Offer("its registration says tool=False", calls, object_id, task_error)
-    found = contract.faults(name, *models, _document_fields(models[0]))
+    found = contract.faults(name, *models)
     if found and tool:
         raise RegistrationError(f"{found[0]}. An action that is a tool keeps the contract of tools")
     return Offer(found[0] if found else None, calls, object_id, task_error)

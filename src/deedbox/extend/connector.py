@@ -118,8 +118,9 @@ class Connector(Protocol):
 
     An implementation may also have these methods, each about a target: `key_ttl_s` and `visibility_lag_s` (seconds: how long it
     remembers a native key, how late its look-up shows things), `can_be_asked` (False where a look-up never tells), `kept_under`
-    (the name that its failures, rate and pauses are kept under; `*` for all targets of the connector together); and `limits`
-    without arguments, which gives a `TargetLimits` for names of targets, or for `*`.
+    (the name that its failures, rate and pauses are kept under; `*` for all targets of the connector together), `leads_to`
+    (host and port that are dialled for it, None where none is set); and `limits` without arguments, which gives a
+    `TargetLimits` for names of targets, or for `*`.
 
     The approval card shows a payload's fields in the order of `payload_model`, labelled with their titles where they have one.
     A connector may have a `kind` (`record`, `message`, `access` or `money`; else `record`), and `recipients(target, payload)`

@@ -1,13 +1,14 @@
 """What a handler is given: ways to read, to report and to propose, and none to act."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
+from deedbox.extend.agents import AGENT_NAME, AgentAsk, AgentLimits, Tool, tool_names
 from deedbox.extend.connector import Connector
 from deedbox.extend.document import Document
 from deedbox.extend.sensitive import sensitive_names, sensitive_paths
@@ -53,8 +54,21 @@ class AttemptPort(Protocol):
         """Report a result in the making."""
         ...
 
-    async def model(self, output: type[BaseModel], prompt: str, instructions: str | None) -> BaseModel:
-        """Ask the configured model for a validated value."""
+    async def model(
+        self,
+        output: type[BaseModel],
+        prompt: str,
+        instructions: str | None,
+        *,
+        endpoint: str | None,
+        prompt_version: str | None,
+        draft: bool,
+    ) -> BaseModel:
+        """Ask a configured model for a validated value."""
+        ...
+
+    async def agent(self, ask: AgentAsk) -> BaseModel:
+        """Let a model call tools until it has a validated value."""
         ...
 
 
@@ -136,9 +150,51 @@ class Context:
         """Show a result in the making; it is marked as a draft everywhere."""
         await self._port.partial(value)
 
-    async def model(self, output: type[M], prompt: str, *, instructions: str | None = None) -> M:
-        """A validated value from the configured model, after at most the configured repairs. Raises ActionFailure."""
-        return cast("M", await self._port.model(output, prompt, instructions))
+    async def model(
+        self,
+        output: type[M],
+        prompt: str,
+        *,
+        instructions: str | None = None,
+        endpoint: str | None = None,
+        prompt_version: str | None = None,
+        draft: bool = False,
+    ) -> M:
+        """A validated value from a configured model, after at most the configured repairs. Raises ActionFailure.
+
+        `endpoint` is a name from the settings, `prompt_version` what the journal calls the prompt. With `draft` the answer is
+        streamed, and shown as a draft while it comes, at most twice a second.
+        """
+        answer = await self._port.model(
+            output, prompt, instructions, endpoint=endpoint, prompt_version=prompt_version, draft=draft
+        )
+        return cast("M", answer)
+
+    async def agent(
+        self,
+        output: type[M],
+        prompt: str,
+        *,
+        tools: Sequence[Tool],
+        instructions: str | None = None,
+        name: str = "agent",
+        endpoint: str | None = None,
+        limits: AgentLimits | None = None,
+        draft: bool = False,
+    ) -> M:
+        """A validated value from a model that may call actions on its way, each as a job of its own below this one.
+
+        `tools` are actions (names or handlers). Each call runs for whoever this job runs for, with that one's roles and through
+        the action's own policy and gate; equal calls are one. What the model said and what tools answered is kept, so that a
+        later attempt goes on where this one stopped; `name` tells the agents of one job apart. `limits` bound the whole job.
+        Raises ToolPending where a tool has no outcome yet, ActionFailure (code budget_exhausted) beyond the limits.
+        """
+        if AGENT_NAME.fullmatch(name) is None:
+            raise ActionFailure(
+                "bug", "bad_agent_name", "An agent's name is a lower-case letter and up to 39 more, digits, - or _."
+            )
+        ask = AgentAsk(output, prompt, tool_names(tools), instructions, name, endpoint, limits or AgentLimits(), draft)
+        return cast("M", await self._port.agent(ask))
 
     def effect(
         self,

@@ -39,13 +39,9 @@ class Reason:
         return {**handler(core_schema), REASON: self.why}
 
 
-def input_schema(model: type[BaseModel], documents: Mapping[str, bool] | None = None) -> dict[str, Any]:
-    """The JSON Schema of what a tool takes: closed, and without the fields that hold an upload, which no agent can send."""
-    schema = closed(model.model_json_schema(mode="validation"))
-    properties = cast("dict[str, Any]", schema.get("properties", {}))
-    for name in documents or {}:
-        properties.pop(name, None)
-    return _without_unused(schema)
+def input_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of what a tool takes: closed. An upload, which no agent can send, is named by its number."""
+    return closed(model.model_json_schema(mode="validation"))
 
 
 def output_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -62,35 +58,15 @@ def closed(schema: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def faults(name: str, given: type[BaseModel], made: type[BaseModel], documents: Mapping[str, bool]) -> list[str]:
+def faults(name: str, given: type[BaseModel], made: type[BaseModel]) -> list[str]:
     """Why an action cannot be offered as a tool, each in a sentence that names the field; empty where it can."""
     try:
-        taken, shown = input_schema(given, documents), output_schema(made)
+        taken, shown = input_schema(given), output_schema(made)
     except Exception as error:  # noqa: BLE001 -- whatever pydantic says of a type that no schema can tell
         return [f"{name}: its schema cannot be told: {type(error).__name__}"]
-    needed = [field for field in documents if field in taken.get("required", ())]
-    found = [f"{name}: input /{field} is an upload, which an agent cannot send" for field in needed]
-    found += [f"{name}: input {where or '/'} {what}" for where, what in _faults(taken)]
+    found = [f"{name}: input {where or '/'} {what}" for where, what in _faults(taken)]
     found += [f"{name}: output {where or '/'} {what}" for where, what in _faults(shown)]
     return found
-
-
-def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without definitions that nothing refers to any more."""
-    defined = cast("dict[str, Any]", schema.get("$defs", {}))
-    while unused := [name for name in defined if not _refers({**schema, "$defs": {**defined, name: None}}, name)]:
-        for name in unused:
-            del defined[name]
-    if not defined:
-        schema.pop("$defs", None)
-    return schema
-
-
-def _refers(part: Any, name: str) -> bool:
-    if isinstance(part, dict):
-        here = cast("dict[str, Any]", part)
-        return here.get("$ref") == f"#/$defs/{name}" or any(_refers(inner, name) for inner in here.values())
-    return isinstance(part, list) and any(_refers(inner, name) for inner in cast("list[Any]", part))
 
 
 def _faults(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:

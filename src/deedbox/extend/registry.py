@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deedbox.extend.action import Action, Handler, KeyFrom, KeyRule, RegistrationError, make_action
 from deedbox.extend.connector import Connector
+from deedbox.extend.follow_up import FollowUp
 from deedbox.model.backoff import Retry
 from deedbox.model.consequence import LICENSED, Consequence
 from deedbox.model.facts import EffectKind
@@ -72,6 +73,7 @@ class App:
         escalate_after: str | float | None = None,
         mask: bool | Iterable[str] = False,
         data_subject: KeyFrom | None = None,
+        follow_ups: Iterable[FollowUp] = (),
         tool: bool | None = None,
         tool_calls: int = 100,
         object_id: str | None = None,
@@ -100,6 +102,7 @@ class App:
         What looks like a secret in the input (a key, a token, the number of a card) is refused; `mask` lists the fields where
         it is masked instead before anything is stored, or is True for all of them: mails quote cards. `data_subject` finds
         whom the input is about (a customer's address or number), so that it can be erased: a dotted name, or a function.
+        `follow_ups` are what the reader of a finished result may ask for next; the widget shows them as buttons.
         With `tool=True` it is offered to agents, and refused here unless it keeps the contract of tools: every object of its
         input and output names its members, every text has a longest length, and a field such as `history` says why it is
         there. `tool=False` offers it to none; where nothing is said it is offered if it keeps the contract. `object_id` is the
@@ -138,6 +141,7 @@ class App:
                 callback=callback,
                 mask=mask,
                 data_subject=data_subject,
+                follow_ups=follow_ups,
                 tool=tool,
                 tool_calls=tool_calls,
                 object_id=object_id,

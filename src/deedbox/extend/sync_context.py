@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent import futures
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ from deedbox.extend.document import Document
 from deedbox.model.failure import ActionFailure
 
 if TYPE_CHECKING:
+    from deedbox.extend.agents import AgentLimits, Tool
     from deedbox.extend.context import Context
 
 T = TypeVar("T")
@@ -127,6 +128,45 @@ class SyncContext:
         """As Context.partial."""
         self._bridge.wait(lambda _: self._context.partial(value))
 
-    def model(self, output: type[M], prompt: str, *, instructions: str | None = None) -> M:
+    def model(
+        self,
+        output: type[M],
+        prompt: str,
+        *,
+        instructions: str | None = None,
+        endpoint: str | None = None,
+        prompt_version: str | None = None,
+        draft: bool = False,
+    ) -> M:
         """As Context.model."""
-        return self._bridge.wait(lambda _: self._context.model(output, prompt, instructions=instructions))
+        return self._bridge.wait(
+            lambda _: self._context.model(
+                output, prompt, instructions=instructions, endpoint=endpoint, prompt_version=prompt_version, draft=draft
+            )
+        )
+
+    def agent(
+        self,
+        output: type[M],
+        prompt: str,
+        *,
+        tools: "Sequence[Tool]",
+        instructions: str | None = None,
+        name: str = "agent",
+        endpoint: str | None = None,
+        limits: "AgentLimits | None" = None,
+        draft: bool = False,
+    ) -> M:
+        """As Context.agent."""
+        return self._bridge.wait(
+            lambda _: self._context.agent(
+                output,
+                prompt,
+                tools=tools,
+                instructions=instructions,
+                name=name,
+                endpoint=endpoint,
+                limits=limits,
+                draft=draft,
+            )
+        )

@@ -14,9 +14,6 @@ from deedbox.store.ids import IdSource
 from deedbox.store.notify import DueAlert
 from deedbox.store.pool import Connection
 
-MOST = 100
-"""So many unknown effects become alerts in one look."""
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -35,13 +32,12 @@ class Owner:
 class Telling:
     """Whose alerts are, by cause, and how often they are recalled; `default` stands for every other cause.
 
-    `unknown_s` and `queued_s` are how long, in seconds, an effect may stay unknown and a job wait before that is an alert.
+    `queued_s` is how long, in seconds, a job may wait before that is an alert.
     """
 
     owners: Mapping[str, Sequence[Owner]] = field(default_factory=dict[str, Sequence[Owner]])
     remind_s: float = 14400.0
     reminders: int = 3
-    unknown_s: float = 3600.0
     queued_s: float = 900.0
     public_url: str = ""
 
@@ -72,18 +68,8 @@ async def tell_alerts(connection: Connection, ids: IdSource, telling: Telling, l
 
 
 async def raise_alarms(connection: Connection, ids: IdSource, telling: Telling) -> int:
-    """Open alerts about what nobody has seen to for too long, within the caller's transaction; returns how many were found."""
+    """Open alerts about jobs that wait for too long, within the caller's transaction; returns how many were found."""
     found = [
-        Alert(
-            ids.new(),
-            job_id,
-            "effect_unknown_long",
-            f"Nobody has settled {slot} for {age_s / 60:.0f} min: it is not known whether it was accepted.",
-            effect_id,
-        )
-        for effect_id, job_id, slot, age_s in await notify.long_unknown(connection, telling.unknown_s, MOST)
-    ]
-    found += [
         Alert(
             ids.new(),
             None,

@@ -25,6 +25,7 @@ from deedbox.http.openapi import document
 from deedbox.http.operators import Operators
 from deedbox.http.own import Own
 from deedbox.http.policy import PolicyRoutes
+from deedbox.http.report import ReportRoutes
 from deedbox.http.rounds import RoundRoutes
 from deedbox.http.routing import route
 from deedbox.http.targets import TargetRoutes
@@ -76,6 +77,7 @@ def make_app(deps: HttpDeps, beside: Callable[[HttpDeps], Sequence[BaseRoute]] |
         *AlertRoutes(deps).routes(),
         *CallbackRoutes(deps).routes(),
         *TargetRoutes(deps).routes(),
+        *([] if deps.reports is None else ReportRoutes(deps, deps.reports).routes()),
         *([] if deps.tools is None else ToolRoutes(deps, deps.tools).routes()),
         *([] if deps.identity is None else Own(deps, deps.identity).routes()),
         *(AuditRoutes(deps, deps.auditing).routes() if deps.auditing is not None else ()),

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from deedbox.gate.batch import MOST, Line
+from deedbox.gate.remarks import LONGEST
 from deedbox.http import headers
 from deedbox.http.body import StrictBody, read_model
 from deedbox.http.deps import HttpDeps
@@ -26,6 +27,10 @@ def _text(value: object) -> object:
     if not isinstance(value, str):
         raise ValueError("a moment is a text in RFC 3339")  # noqa: TRY004 -- pydantic takes this one for a refusal
     return value
+
+
+def _moment(value: object) -> object:
+    return None if value is None else _text(value)
 
 
 class EditBody(StrictBody):
@@ -47,6 +52,18 @@ class HandOverBody(DelegateBody):
     """To whom one's say in every approval is handed until a moment, which names its zone."""
 
     until: Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_text)]
+
+
+class CommentBody(StrictBody):
+    """What is said of an approval that waits."""
+
+    text: str = Field(min_length=1, max_length=LONGEST)
+
+
+class SnoozeBody(StrictBody):
+    """Until when one looks away from an approval, with its zone; null to look at it again."""
+
+    until: Annotated[AwareDatetime | None, Field(strict=False), BeforeValidator(_moment)]
 
 
 class ManyLine(StrictBody):
@@ -78,6 +95,8 @@ class Approving:
         return [
             route("/api/approvals/decisions", POST=known(deps, self.decide_many)),
             route("/api/approvals/{approval_id}/edit", POST=known(deps, self.edit)),
+            route("/api/approvals/{approval_id}/comments", POST=known(deps, self.comment)),
+            route("/api/approvals/{approval_id}/snooze", POST=known(deps, self.snooze)),
             route("/api/approvals/{approval_id}/delegate", POST=known(deps, self.delegate)),
             route("/api/delegations", GET=known(deps, self.delegations), POST=known(deps, self.hand_over)),
             route("/api/delegations/{delegation_id}/withdraw", POST=known(deps, self.withdraw)),
@@ -113,6 +132,20 @@ class Approving:
             principal, body.to, approval_id=approval_id, until=None, reason=body.reason, how=_DOOR
         )
         return answer(plain(done))
+
+    async def comment(self, request: Request, principal: Principal) -> Response:
+        """POST /api/approvals/{id}/comments: everybody who opens it reads what was said; nothing is decided by it."""
+        approval_id = headers.path_id(request, "approval_id", "approval")
+        body = await read_model(request, CommentBody, self._deps.limits.json_bytes)
+        at = await self._approvals.comment(principal, approval_id, body.text, _DOOR)
+        return answer(plain({"approval_id": approval_id, "name": principal.name, "text": body.text.strip(), "at": at}))
+
+    async def snooze(self, request: Request, principal: Principal) -> Response:
+        """POST /api/approvals/{id}/snooze: one's own, never past the deadline."""
+        approval_id = headers.path_id(request, "approval_id", "approval")
+        body = await read_model(request, SnoozeBody, self._deps.limits.json_bytes)
+        until = await self._approvals.snooze(principal, approval_id, _DOOR, until=body.until)
+        return answer(plain({"approval_id": approval_id, "snoozed_until": until}))
 
     async def hand_over(self, request: Request, principal: Principal) -> Response:
         """POST /api/delegations: in every approval, until a moment."""

@@ -22,6 +22,7 @@ from deedbox.operate.callbacks import Callbacks
 from deedbox.operate.follow import NeverWakes, Wakes
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
+from deedbox.operate.report import Reports
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
@@ -111,6 +112,7 @@ class HttpDeps:
     callbacks: Callbacks | None = None
     auditing: Auditing | None = None
     tools: Tools | None = None
+    reports: Reports | None = None
     login: Login | None = None
     wakeup: Wakes = field(default_factory=NeverWakes)
     limits: Limits = field(default_factory=Limits)

@@ -112,6 +112,7 @@ def job_body(view: JobView, base_url: str) -> dict[str, Any]:
         "last_error": _failed(view.last_error),
         "failure": _failed(view.failure),
         "needs_attention": view.needs_attention,
+        "models": view.models,
         "cancel_requested": view.cancel_requested,
         "approvals": view.approvals,
         "effects": view.effects,

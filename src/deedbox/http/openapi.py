@@ -9,23 +9,26 @@ from pydantic.json_schema import models_json_schema
 from deedbox.extend.action import Action
 from deedbox.http import callbacks
 from deedbox.http.alerts import CloseBody
-from deedbox.http.approvals import DelegateBody, EditBody, HandOverBody, ManyBody
+from deedbox.http.approvals import CommentBody, DelegateBody, EditBody, HandOverBody, ManyBody, SnoozeBody
 from deedbox.http.audit import ErasureBody
 from deedbox.http.browsers import STATUS_TOKEN
 from deedbox.http.callbacks import EnableBody, ReplayBody
 from deedbox.http.lanes import ActionLimitBody, LaneBody
+from deedbox.http.openapi_schemas import SCHEMAS
 from deedbox.http.openapi_tools import tool_paths, tool_schemas
 from deedbox.http.operators import DecisionBody, EffectBody, LoginBody, SwitchBody
 from deedbox.http.own import MintBody
 from deedbox.http.rounds import AgainBody, ReplacementBody
 from deedbox.http.targets import TargetBody
 from deedbox.model.errors import CODES
+from deedbox.operate.cards import SHOWS
 
 _REF = "#/components/schemas/{model}"
 _OURS = (
     ActionLimitBody,
     AgainBody,
     CloseBody,
+    CommentBody,
     DecisionBody,
     DelegateBody,
     EditBody,
@@ -39,6 +42,7 @@ _OURS = (
     ErasureBody,
     ReplacementBody,
     ReplayBody,
+    SnoozeBody,
     SwitchBody,
     TargetBody,
 )
@@ -61,7 +65,7 @@ def document(
     bodies = [(model, "validation") for model in _OURS]
     refs: Any
     refs, found = models_json_schema([*inputs, *outputs, *bodies], ref_template=_REF)  # pyright: ignore[reportArgumentType]
-    schemas: dict[str, Any] = {**found.get("$defs", {}), **_SCHEMAS}
+    schemas: dict[str, Any] = {**found.get("$defs", {}), **SCHEMAS}
     paths: dict[str, Any] = {}
     for action in actions:
         given = refs[action.input_model, "validation"]
@@ -117,22 +121,16 @@ def _accept(action: Action, given: dict[str, Any], shown: dict[str, Any], schema
 
 
 def _content(action: Action, given: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """JSON where no document is needed, and a form where one can be sent."""
+    """JSON, where a document is named by its number, and a form where the action takes one, which sends it."""
     fields = action.document_fields
-    if not fields:
-        return {"application/json": {"schema": given}}
-    form = deepcopy(schemas[given["$ref"].rsplit("/", 1)[1]])
-    file = {"type": "string", "format": "binary"}
-    for name, many in fields.items():
-        form["properties"][name] = {"type": "array", "items": file} if many else file
-    schemas[f"{action.name}_form"] = form
-    content: dict[str, Any] = {"multipart/form-data": {"schema": _ref(f"{action.name}_form")}}
-    if not set(fields) & set(form.get("required", [])):
-        bare = deepcopy(form)
-        for name in fields:
-            del bare["properties"][name]
-        schemas[f"{action.name}_json"] = bare
-        content["application/json"] = {"schema": _ref(f"{action.name}_json")}
+    content: dict[str, Any] = {"application/json": {"schema": given}}
+    if fields:
+        form = deepcopy(schemas[given["$ref"].rsplit("/", 1)[1]])
+        file = {"type": "string", "format": "binary"}
+        for name, many in fields.items():
+            form["properties"][name] = {"type": "array", "items": file} if many else file
+        schemas[f"{action.name}_form"] = form
+        content["multipart/form-data"] = {"schema": _ref(f"{action.name}_form")}
     return content
 
 
@@ -166,7 +164,13 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             )
         },
         "/api/documents/{document_id}": {"get": _read("read_document", "A stored upload.", _id("document_id"))},
-        "/api/approvals": {"get": _read("list_approvals", "What waits for a person, and what leaves by itself.")},
+        "/api/approvals": {"get": _read("list_approvals", "What waits for a person, and what leaves by itself.", _show())},
+        "/api/approvals/{approval_id}/comments": {
+            "post": _change("comment_approval", "Say something of it.", approval, schema=ours["CommentBody"])
+        },
+        "/api/approvals/{approval_id}/snooze": {
+            "post": _change("snooze_approval", "Look away from it for a while.", approval, schema=ours["SnoozeBody"])
+        },
         "/api/approvals/{approval_id}": {"get": _read("show_approval", "One approval with its digest.", approval)},
         "/api/approvals/{approval_id}/decision": {
             "post": _change("decide_approval", "Decide; for persons.", approval, schema=ours["DecisionBody"])
@@ -198,6 +202,7 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
             "put": _change("limit_action", "Limit an action over all lanes.", _action_name(), schema=ours["ActionLimitBody"])
         },
         "/api/policy": {"get": _read("list_policies", "The policy of each action, rule by rule.")},
+        "/api/report": {"get": _read("show_report", "What actions have spent on models lately.", since)},
         "/api/policy/trial": {"get": _read("try_policies", "What was proposed lately under the rules of now.", since)},
         "/api/alerts": {"get": _read("list_alerts", "What a person should look at, newest first.")},
         "/api/alerts/{alert_id}/close": {
@@ -214,6 +219,9 @@ def _paths(ours: dict[str, Any], *, login: bool) -> dict[str, Any]:
         "/api/targets": {
             "get": _read("list_targets", "Targets, with what holds each back."),
             "put": _change("change_target", "Pause, resume or limit a target.", schema=ours["TargetBody"]),
+        },
+        "/api/targets/egress": {
+            "get": _read("judge_target", "Where a target leads to, and whether that may be dialled.", *_place())
         },
         "/api/effects": {"get": _read("list_effects", "The ledger of effects.")},
         "/api/effects/{effect_id}": {"get": _read("show_effect", "One effect with its evidence.", effect)},
@@ -301,6 +309,15 @@ def _query(name: str, description: str, *, needed: bool = False, kind: str = "st
     return {"name": name, "in": "query", "required": needed, "description": description, "schema": {"type": kind}}
 
 
+def _show() -> dict[str, Any]:
+    asked = _query("show", "A part of what waits, or what one has decided.")
+    return {**asked, "schema": {"type": "string", "enum": list(SHOWS)}}
+
+
+def _place() -> tuple[dict[str, Any], ...]:
+    return _query("connector", "Its connector.", needed=True), _query("target", "Its name.", needed=True)
+
+
 def _lane_id() -> dict[str, Any]:
     return {"name": "lane_id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
 
@@ -339,58 +356,3 @@ def _problems(*statuses: str) -> dict[str, Any]:
         }
         for status, names in codes.items()
     }
-
-
-_TEXT = {"type": "string"}
-_SCHEMAS: dict[str, Any] = {
-    "Accepted": {
-        "type": "object",
-        "required": ["job_id", "status", "status_url", "events_url"],
-        "properties": {
-            "job_id": {"type": "string", "format": "uuid"},
-            "status": _TEXT,
-            "status_url": {"type": "string", "format": "uri"},
-            "events_url": {"type": "string", "format": "uri"},
-            "status_token": {"type": "string", "description": "For form keys: shows this job for a week, in a header."},
-        },
-    },
-    "Job": {
-        "type": "object",
-        "required": ["job_id", "action", "state", "round", "attempts", "max_attempts", "created_at", "updated_at"],
-        "properties": {
-            "job_id": {"type": "string", "format": "uuid"},
-            "action": _TEXT,
-            "state": _TEXT,
-            "round": {"type": "integer"},
-            "attempts": {"type": "integer"},
-            "max_attempts": {"type": "integer"},
-            "progress": {"type": ["object", "null"]},
-            "partial": {"type": ["object", "null"]},
-            "last_error": {"type": ["object", "null"]},
-            "failure": {"type": ["object", "null"]},
-            "needs_attention": {"type": "boolean"},
-            "approvals": {"type": "array", "items": {"type": "object"}},
-            "effects": {"type": "array", "items": {"type": "object"}},
-            "documents": {"type": "array", "items": {"type": "object"}},
-            "created_at": {"type": "string", "format": "date-time"},
-            "updated_at": {"type": "string", "format": "date-time"},
-            "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
-        },
-    },
-    "Problem": {
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "code", "retryable", "errors"],
-        "properties": {
-            "type": _TEXT,
-            "title": _TEXT,
-            "status": {"type": "integer"},
-            "detail": _TEXT,
-            "code": {"type": "string", "enum": sorted(CODES)},
-            "retryable": {"type": "boolean"},
-            "errors": {
-                "type": "array",
-                "items": {"type": "object", "properties": {"pointer": _TEXT, "rule": _TEXT, "message": _TEXT}},
-            },
-        },
-    },
-}

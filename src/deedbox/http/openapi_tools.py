@@ -30,7 +30,7 @@ def tool_paths(actions: Iterable[Action], problems: dict[str, Any]) -> dict[str,
 
 
 def _call(action: Action, problems: dict[str, Any]) -> dict[str, Any]:
-    schema = input_schema(action.input_model, action.document_fields)
+    schema = input_schema(action.input_model)
     return {
         "operationId": f"call_{action.name}",
         "summary": f"{action.title.rstrip('.')}, as a tool.",

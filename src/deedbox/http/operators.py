@@ -1,6 +1,6 @@
 """What people do: log in, decide, turn the switch, settle effects. The face checks shapes; who may is checked below it."""
 
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pydantic import Field, StrictBool
 from starlette.requests import Request
@@ -15,6 +15,9 @@ from deedbox.http.routing import known, note_job, route
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
 from deedbox.operate.verbs import EffectVerb, Narrow
+
+if TYPE_CHECKING:
+    from deedbox.operate.cards import Show
 
 _DOOR = "api"
 _LONGEST_REASON = 2000
@@ -92,9 +95,13 @@ class Operators:
         whose = {"name": principal.name, "tenant": principal.tenant, "roles": sorted(principal.roles)}
         return answer({"token": opened.token, "expires_in_s": opened.expires_in_s, "principal": whose})
 
-    async def inbox(self, _request: Request, principal: Principal) -> Response:
-        """GET /api/approvals: what waits for a person, and what leaves by itself unless it is canceled, the nearest first."""
-        lines = await self._deps.approvals.inbox(principal.tenant, principal)
+    async def inbox(self, request: Request, principal: Principal) -> Response:
+        """GET /api/approvals: what waits for a person, and what leaves by itself unless it is canceled, the nearest first.
+
+        `?show=` names a part of it, or what this person has decided.
+        """
+        show = cast("Show", headers.text_parameter(request, "show") or "all")
+        lines = await self._deps.approvals.inbox(principal.tenant, principal, show)
         soon = await self._deps.approvals.announced(principal.tenant, principal)
         return answer({"approvals": plain(lines), "announced": plain(soon)})
 

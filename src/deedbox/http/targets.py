@@ -41,8 +41,11 @@ class TargetRoutes:
         self._deps = deps
 
     def routes(self) -> list[BaseRoute]:
-        """The one route."""
-        return [route("/api/targets", GET=known(self._deps, self.listed), PUT=known(self._deps, self.change))]
+        """The two routes."""
+        return [
+            route("/api/targets", GET=known(self._deps, self.listed), PUT=known(self._deps, self.change)),
+            route("/api/targets/egress", GET=known(self._deps, self.egress)),
+        ]
 
     async def listed(self, request: Request, principal: Principal) -> Response:
         """GET /api/targets: every target with its state and limits; `?connector=` and `?target=` name some."""
@@ -52,6 +55,14 @@ class TargetRoutes:
             target=headers.text_parameter(request, "target"),
         )
         return answer({"targets": plain(found)})
+
+    async def egress(self, request: Request, principal: Principal) -> Response:
+        """GET /api/targets/egress: where one leads to, and whether that may be dialled; nothing is."""
+        given = {name: headers.text_parameter(request, name) or "" for name in ("connector", "target")}
+        missing = tuple(Problem(f"/{name}", "required", "names it") for name, value in given.items() if not value)
+        if missing:
+            raise DeedboxError("invalid_input", "Name the connector and the target.", problems=missing)
+        return answer(plain(await self._deps.targets.egress(principal, given["connector"], given["target"])))
 
     async def change(self, request: Request, principal: Principal) -> Response:
         """PUT /api/targets: pause one, resume it, limit it."""

@@ -33,15 +33,9 @@ class ChildIntake:
 
     async def submit(self, action: str, given: Mapping[str, Any], *, effect_id: str, parent_job_id: str, tenant: str) -> str:
         """Submit for the parent's subject, with its roles of today; the trace goes on."""
-        async with autocommit(self._pool) as connection:
-            parent = await accept.parent(connection, UUID(parent_job_id), tenant)
-        if parent is None or parent.disabled:
-            raise DeedboxError("permission_denied", "Whoever the parent runs for may not run anything any more.")
-        kind = "person" if parent.kind == "person" and parent.through is None else "service"
-        who = (str(parent.subject), tenant, parent.name)
-        principal = Principal(*who, kind, parent.roles, "system", verbs=parent.verbs, through=parent.through)
+        principal, trace = await runs_for(self._pool, UUID(parent_job_id), tenant)
         accepted = await self._intake.submit(
-            Request(principal, action, dict(given), _key(effect_id), "job", parent=UUID(parent_job_id), trace=parent.trace)
+            Request(principal, action, dict(given), _key(effect_id), "job", parent=UUID(parent_job_id), trace=trace)
         )
         return str(accepted.job_id)
 
@@ -50,6 +44,17 @@ class ChildIntake:
         async with autocommit(self._pool) as connection:
             found = await accept.bound_to(connection, tenant, action, key_hash(_key(effect_id)))
         return str(found) if found else None
+
+
+async def runs_for(pool: Pool, job_id: UUID, tenant: str) -> tuple[Principal, str | None]:
+    """Whom a job runs for, with that one's roles of today, and its trace. Raises DeedboxError permission_denied."""
+    async with autocommit(pool) as connection:
+        parent = await accept.parent(connection, job_id, tenant)
+    if parent is None or parent.disabled:
+        raise DeedboxError("permission_denied", "Whoever the parent runs for may not run anything any more.")
+    kind = "person" if parent.kind == "person" and parent.through is None else "service"
+    who = (str(parent.subject), tenant, parent.name)
+    return Principal(*who, kind, parent.roles, "system", verbs=parent.verbs, through=parent.through), parent.trace
 
 
 def _key(effect_id: str) -> str:

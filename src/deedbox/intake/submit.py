@@ -15,14 +15,15 @@ from uuid import UUID
 from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
-from deedbox.extend.action import MOST_PRIORITY, Action
+from deedbox.extend.action import Action
 from deedbox.intake.documents import input_problems
 from deedbox.intake.gathered import BREATH, CHUNKS, MANY, Gathered
 from deedbox.intake.guard import check_upload, guarded
 from deedbox.intake.keys import choose_key, data_subject
+from deedbox.intake.referenced import not_a_document, with_documents
 from deedbox.intake.refusals import Refusals
 from deedbox.intake.request import Accepted, Request, Upload
-from deedbox.intake.terms import held_for, through
+from deedbox.intake.terms import held_for, priority, through
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.fingerprint import hashed_text, key_hash, sha256
@@ -166,6 +167,8 @@ class Intake:
             raise DeedboxError("not_found", f"There is no action {request.action!r}.")
         principal = request.principal
         role = self._role(action, principal)
+        if action.document_fields:
+            request = await with_documents(self._pool, action, request)
         job_id = self._ids.new()
         documents, stored_input, input_json, payload_sha256, given = self._input(action, request)
         key, source = choose_key(
@@ -181,7 +184,7 @@ class Intake:
         if request.source == "job":
             source = "slot"
         lane_id = await self._lane(action, principal.tenant)
-        await self._room(lane_id, action)
+        await self._room(lane_id, action, principal.tenant)
         return store.NewJob(
             job_id=job_id,
             tenant=principal.tenant,
@@ -197,7 +200,7 @@ class Intake:
             input_json=input_json,
             lane_id=lane_id,
             attempts=action.retry.attempts,
-            priority=_priority(request.priority, action),
+            priority=priority(request.priority, action),
             run_at=request.run_at,
             deadline=request.deadline,
             deadline_s=action.deadline_s,
@@ -248,8 +251,7 @@ class Intake:
         fields = action.document_fields
         for name in fields:
             if body.get(name) is not None:
-                problem = Problem(f"/{name}", "upload", "a document is uploaded as a part of multipart/form-data")
-                raise DeedboxError("invalid_input", f"{name} must be an uploaded file.", problems=(problem,))
+                raise not_a_document(name)
         hashed = dict(body)
         documents: list[store.StoredDocument] = []
         for name, uploads in request.uploads.items():
@@ -305,7 +307,7 @@ class Intake:
                 lane_id = self._lanes[identity] = await store.lane(connection, *identity)
         return lane_id
 
-    async def _room(self, lane_id: int, action: Action) -> None:
+    async def _room(self, lane_id: int, action: Action, tenant: str) -> None:
         """Refuse beyond the limit; the count is taken at most once a second, so the limit is soft by a second's intake."""
         now = time.monotonic()
         at, count = self._counted.get(lane_id, (-1e9, 0))
@@ -313,6 +315,9 @@ class Intake:
             self._counted[lane_id] = (now, count)
             async with autocommit(self._pool) as connection:
                 count = await store.waiting(connection, lane_id, self._max_waiting + 1)
+                if action.hold_input:
+                    # What waits for a yes waits as well.
+                    count += await store.held(connection, tenant, action.name, self._max_waiting + 1)
             self._counted[lane_id] = (now, count)
         if count > self._max_waiting:
             raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)
@@ -386,12 +391,3 @@ class Intake:
     async def journal_refusal(self, request: Request, error: DeedboxError) -> None:
         """Keep a refused call in the journal and in the audit; never raises (deedbox.intake.refusals)."""
         await self._refusals.journal(request, error)
-
-
-def _priority(asked: int | None, action: Action) -> int:
-    if asked is None:
-        return action.priority
-    if not 0 <= asked <= MOST_PRIORITY:
-        problem = Problem("/priority", "range", f"is from 0, the most urgent, to {MOST_PRIORITY}")
-        raise DeedboxError("invalid_parameter", "The priority is out of range.", problems=(problem,))
-    return asked

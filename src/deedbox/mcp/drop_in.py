@@ -9,6 +9,7 @@ road as at our own face: accepted under its key, committed, run by a worker, fol
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -57,6 +58,8 @@ class DropIn(Extension):
 
     def __init__(self, deps: McpDeps, who: WhoCalls) -> None:
         """`deps` as for our own face; its host and origin checks, its transport and its `who` are not used."""
+        # The page that hosts show is a resource of our own face, which is not served here.
+        deps = replace(deps, view=None)
         self._who = who
         self._tools = deps.tools
         self._tasks = Tasks(deps)

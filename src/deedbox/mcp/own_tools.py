@@ -9,6 +9,7 @@ from mcp_types import Tool, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deedbox.intake.documents import input_problems
+from deedbox.mcp.cards import with_card
 from deedbox.mcp.context import Ctx, Result, note_job, principal_of
 from deedbox.mcp.deps import LONGEST_WAIT_S, McpDeps
 from deedbox.mcp.exchange import patiently
@@ -89,7 +90,7 @@ class OwnTools:
                 given.wait_s,
                 lambda wait_s: self._deps.tools.job(who, given.job_id, after=given.after, wait_s=wait_s),
             )
-        return result_of(envelope)
+        return result_of(await with_card(self._deps.approvals, who, envelope))
 
     async def _cancel(self, ctx: Ctx, arguments: Any) -> Result:
         who = principal_of(ctx)

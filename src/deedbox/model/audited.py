@@ -12,6 +12,8 @@ VERBS: dict[str, str] = {
     "edit": "a person changed what an approval shows; it is held again under another digest, and the old one is superseded",
     "delegate": "a person handed a say on, in one approval or in all until a moment",
     "withdraw_delegation": "a say that was handed on was taken or given back",
+    "comment": "a person said something of an approval that waits, which decides nothing",
+    "snooze": "a person looks away from an approval until a moment before its deadline, or looks at it again",
     "ask": "people who may decide were written to",
     "ask_further": "more of them were written to, who may decide since",
     "remind": "people who may decide were reminded",

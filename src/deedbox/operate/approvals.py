@@ -15,16 +15,27 @@ from deedbox.gate.decide import decide
 from deedbox.gate.delegate import HandedOver, delegate, withdraw
 from deedbox.gate.edit import Edited, edit
 from deedbox.gate.links import mint
+from deedbox.gate.masking import NOTHING, mask_of
+from deedbox.gate.remarks import MOST_COMMENTS, comment, snooze
 from deedbox.model.errors import DeedboxError
 from deedbox.model.identity import Principal
 from deedbox.operate.announced import AnnouncedLine, announced
-from deedbox.operate.card_rows import card_of, changes_of, decides, effect_of, line_of, may_see, original_of
-from deedbox.operate.cards import ApprovalCard, ApprovalLine, Decision, DecisionResult, EditedBy, RepeatView
+from deedbox.operate.card_rows import card_of, changes_of, decides, effect_of, line_of, may_see, original_of, shows
+from deedbox.operate.cards import (
+    SHOWS,
+    ApprovalCard,
+    ApprovalLine,
+    CommentLine,
+    Decision,
+    DecisionResult,
+    EditedBy,
+    RepeatView,
+    Show,
+)
 from deedbox.operate.edit_form import EditField, fields_of, payload_of
-from deedbox.operate.masking import NOTHING, mask_of
 from deedbox.operate.reasons import of_input, with_defaults
 from deedbox.operate.rows import rows_of
-from deedbox.store import cards, decision, delegation, editing, rounds
+from deedbox.store import cards, decision, delegation, editing, remarks, rounds
 from deedbox.store.decision import Standing
 from deedbox.store.editing import Content
 from deedbox.store.ids import IdSource
@@ -70,6 +81,8 @@ class Approvals:
                 return None
             found = await editing.effects(connection, row[1], row[20], row[21])
             votes = await cards.votes(connection, approval_id)
+            said = await remarks.comments(connection, approval_id, MOST_COMMENTS)
+            away = await remarks.snoozed(connection, tenant, UUID(principal.principal_id), MOST_LINES)
             documents = await cards.documents(connection, row[1])
             again = await rounds.repeats(connection, approval_id) if standing.replaces is not None else []
             before = await rounds.before(connection, row[1]) if standing.replaces is not None else []
@@ -78,15 +91,20 @@ class Approvals:
             # Who decides, decides on exactly what is shown; to whoever else may look, what is sensitive is masked.
             mask = NOTHING if decides(principal, standing) else await mask_of(connection, row[1])
         action = self._actions.get(row[2])
+        base = replace(
+            card_of(row, standing, votes, documents, principal),
+            comments=tuple(CommentLine(name, mask.texts(text), at.astimezone(UTC)) for name, text, at in said),
+            snoozed_until=away.get(approval_id),
+        )
         if asked is not None:
             model = None if action is None else action.input_model
             arguments = rows_of(mask.input(with_defaults(asked[2], model)), model)
-            return of_input(card_of(row, standing, votes, documents, principal), arguments)
+            return of_input(base, arguments)
         sentences = tuple(one.summary for one in found) or ("Nothing is sent: the action abstained.",)
         grave = standing.consequence == "grave"
         output_model = None if action is None else action.output_model
         return replace(
-            card_of(row, standing, votes, documents, principal),
+            base,
             sentences=sentences,
             effects=tuple(effect_of(one, self._payloads, mask) for one in found),
             draft=rows_of(mask.output(row[18]), output_model) if row[18] is not None else (),
@@ -104,12 +122,36 @@ class Approvals:
         changes = tuple(changes_of(before, now, self._payloads))
         return EditedBy(tuple(former.editors), former.edited_at.astimezone(UTC), former.approval_id, changes)
 
-    async def inbox(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
-        """The pending approvals this principal may see, the nearest deadline first."""
+    async def inbox(self, tenant: str, principal: Principal, show: Show = "all") -> list[ApprovalLine]:
+        """The pending approvals this principal may see, the nearest deadline first, or those of them that `show` names.
+
+        What it has decided comes newest first. Raises DeedboxError: invalid_parameter for a word that is none of them,
+        person_required where a list is a person's own.
+        """
+        if show not in SHOWS:
+            raise DeedboxError("invalid_parameter", f"show: is one of {', '.join(SHOWS)}.")
+        if show not in {"all", "soon"} and principal.kind != "person":
+            raise DeedboxError("person_required", "What is one's own to decide, a person is asked; this is a program.")
+        me = UUID(principal.principal_id)
         async with autocommit(self._pool) as connection:
-            rows = await cards.inbox(connection, tenant, MOST_LINES)
-            handed = await cards.handed(connection, tenant, UUID(principal.principal_id), MOST_SAYS) if rows else []
-        return [line_of(row, principal, handed) for row in rows if may_see(principal, row[8])]
+            if show == "decided":
+                rows = await cards.voted(connection, tenant, me, MOST_LINES)
+            else:
+                rows = await cards.inbox(connection, tenant, MOST_LINES)
+            handed = await cards.handed(connection, tenant, me, MOST_SAYS) if rows else []
+            away = await remarks.snoozed(connection, tenant, me, MOST_LINES) if rows and principal.kind == "person" else {}
+        lines = [line_of(row, principal, handed) for row in rows if may_see(principal, row[8])]
+        return [line for line in (_with_snooze(one, away) for one in lines) if shows(line, show)]
+
+    async def comment(self, principal: Principal, approval_id: UUID, text: str, how: str) -> datetime:
+        """Say something of an approval that waits. See deedbox.gate.remarks."""
+        return await comment(self._pool, self._ids, principal, approval_id, text, how=how)
+
+    async def snooze(
+        self, principal: Principal, approval_id: UUID, how: str, *, until: datetime | None = None, for_s: float | None = None
+    ) -> datetime | None:
+        """Look away from an approval for a while, or at it again. See deedbox.gate.remarks."""
+        return await snooze(self._pool, self._ids, principal, approval_id, until=until, for_s=for_s, how=how)
 
     async def announced(self, tenant: str, principal: Principal) -> list[AnnouncedLine]:
         """What leaves by itself when its window has passed, as far as this principal may see it, the next to leave first."""
@@ -233,3 +275,8 @@ class Approvals:
         The token is 256 random bits; only its SHA-256 is kept, and every decision voids it.
         """
         return await mint(self._pool, self._public_url, approval_id)
+
+
+def _with_snooze(line: ApprovalLine, away: Mapping[UUID, datetime]) -> ApprovalLine:
+    until = away.get(line.approval_id)
+    return line if until is None else replace(line, snoozed_until=until.astimezone(UTC))

@@ -11,7 +11,7 @@ from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal, Verb
 from deedbox.operate.evidence import checked_reason
 from deedbox.store import audit, callbacks
-from deedbox.store.callbacks import Disabled, Told
+from deedbox.store.callbacks import Disabled, Told, Which
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.store.tell import tell
@@ -83,18 +83,8 @@ class Callbacks:
         _may(principal)
         _check_limit(limit)
         async with autocommit(self._pool) as connection:
-            found = await callbacks.told(
-                connection,
-                principal.tenant,
-                CONNECTOR,
-                since=since,
-                job_id=job_id,
-                target=target,
-                subject=_own(principal),
-                state=state,
-                after=after,
-                limit=limit,
-            )
+            which = Which(principal.tenant, CONNECTOR, since, job_id, target, _own(principal), after)
+            found = await callbacks.told(connection, which, state=state, limit=limit)
         return Page([_line(one) for one in found], found[-1].effect_id if len(found) == limit else None)
 
     async def replay(
@@ -116,17 +106,8 @@ class Callbacks:
             problem = Problem("/since", "required", "name a moment, or a job")
             raise DeedboxError("invalid_input", "Say since when, or of which job.", problems=(problem,))
         async with transaction(self._pool) as connection:
-            found = await callbacks.again(
-                connection,
-                principal.tenant,
-                CONNECTOR,
-                since=since,
-                job_id=job_id,
-                target=target,
-                subject=_own(principal),
-                after=after,
-                limit=MOST,
-            )
+            which = Which(principal.tenant, CONNECTOR, since, job_id, target, _own(principal), after)
+            found = await callbacks.again(connection, which, limit=MOST)
             notices = [
                 Notice(
                     template="callback",

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from deedbox.gate.masking import NOTHING, Mask
 from deedbox.gate.rules import find_say, require_act, require_open, require_person, why_not
 from deedbox.model.consequence import LOW, Consequence
 from deedbox.model.errors import DeedboxError
@@ -22,11 +23,11 @@ from deedbox.operate.cards import (
     DoneBefore,
     EffectView,
     OriginalView,
+    Show,
     SourceLink,
     Validation,
     VoteLine,
 )
-from deedbox.operate.masking import NOTHING, Mask
 from deedbox.operate.reasons import why_asked
 from deedbox.operate.rows import rows_of
 from deedbox.store.decision import Handed, Standing
@@ -35,6 +36,8 @@ from deedbox.store.rounds import Before
 
 ZONE = "UTC"
 GONE = "someone who is gone"
+SOON_S = 3600.0
+"""What lapses within so many seconds lapses soon, and is shown although one looks away from it."""
 PAGE = "page"
 """The door by which the rules are asked when a card is shown: it is where everything can be decided."""
 Models = Mapping[str, type[BaseModel]]
@@ -72,7 +75,7 @@ class Waiting:
 def line_of(row: tuple[Any, ...], principal: Principal, handed: Sequence[tuple[UUID | None, Handed]]) -> ApprovalLine:
     """A line of `cards.sql: inbox`."""
     says = [say for approval_id, say in handed if approval_id in (None, row[0])]
-    waiting = Waiting(row[6], row[8], row[7], row[9], row[10], row[11], row[15], row[16], says)
+    waiting = Waiting(row[6], row[8], row[7], row[9], row[10], row[11], row[15], row[16], says, state=row[19])
     refused = why_not(principal, waiting, PAGE)
     return ApprovalLine(
         approval_id=row[0],
@@ -92,7 +95,26 @@ def line_of(row: tuple[Any, ...], principal: Principal, handed: Sequence[tuple[U
         digest_hex=bytes(row[13]).hex(),
         say_of=None if refused else find_say(principal, waiting).name,
         many=refused is None and row[9] in LOW,
+        asked_through=row[18],
+        state=cast("ApprovalState", row[19]),
+        decision=cast("Decision | None", row[20]),
+        decided_at=None if row[21] is None else row[21].astimezone(UTC),
+        concerns=_concerns(principal, waiting),
     )
+
+
+def _concerns(principal: Principal, waiting: Waiting) -> bool:
+    """Whether it is for a group of this person's, by a role of its own or by a say that it was handed."""
+    audience = frozenset(waiting.audience)
+    return principal.has_role(audience) or any(one.roles & audience for one in waiting.handed)
+
+
+def shows(line: ApprovalLine, show: Show) -> bool:
+    """Whether a list that shows this has the line."""
+    if show in {"decided", "snoozed"}:
+        return show == "decided" or line.snoozed_until is not None
+    wanted = {"all": True, "mine": line.may_decide, "groups": line.concerns, "soon": line.remaining_s < SOON_S}
+    return wanted[show] and (line.snoozed_until is None or show == "soon")
 
 
 def decides(principal: Principal, standing: Standing) -> bool:
@@ -176,6 +198,8 @@ def card_of(
         reason=row[16],
         superseded_by=row[17],
         pruned_at=row[25],
+        asked_through=row[26],
+        remaining_s=row[27],
         rule=row[9],
         policy_version=row[10],
         consequence=standing.consequence,

@@ -7,7 +7,7 @@ and made by code, never by a model.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 from uuid import UUID
 
 from deedbox.gate.confirm import Confirmed, Stake
@@ -16,6 +16,10 @@ from deedbox.model.consequence import Consequence
 from deedbox.model.identity import Principal
 
 Decision = Literal["approve", "reject"]
+Show = Literal["all", "mine", "groups", "soon", "snoozed", "decided"]
+SHOWS: tuple[Show, ...] = get_args(Show)
+"""What a list of approvals shows: all that waits but for what one looks away from, what one may decide oneself, what is for a
+group of one's own, what lapses within the hour, what one looks away from, and what one has decided."""
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "superseded", "withdrawn"]
 
 RUNNING_AGAIN = RULES
@@ -78,6 +82,15 @@ class VoteLine:
     at: datetime
     for_name: str | None = None
     """Whose say it was, where that was not the voter's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommentLine:
+    """What one person said before it was decided."""
+
+    name: str
+    text: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +202,13 @@ class ApprovalCard:
     edited: EditedBy | None = None
     may_edit: bool = False
     may_delegate: bool = False
+    asked_through: str | None = None
+    """The service that called in the name of `asked_by`, where one did."""
+    remaining_s: float = 0.0
+    """Until the deadline, in seconds by the database's clock."""
+    comments: tuple[CommentLine, ...] = ()
+    snoozed_until: datetime | None = None
+    """Until when this principal looks away from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +233,16 @@ class ApprovalLine:
     say_of: str | None = None
     many: bool = False
     """Whether it may be decided together with others of its action and policy."""
+    asked_through: str | None = None
+    """The service that called in the name of `asked_by`, where one did."""
+    state: ApprovalState = "pending"
+    decision: Decision | None = None
+    """What this principal said, in a list of what it has decided, and when."""
+    decided_at: datetime | None = None
+    concerns: bool = True
+    """Whether it is for a group of this principal's."""
+    snoozed_until: datetime | None = None
+    """Until when this principal looks away from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +298,8 @@ class Decide(Protocol):
 class ListInbox(Protocol):
     """Lists what waits for a principal."""
 
-    async def __call__(self, tenant: str, principal: Principal) -> list[ApprovalLine]:
-        """The pending approvals this principal may see, the nearest deadline first. Changes nothing."""
+    async def __call__(self, tenant: str, principal: Principal, show: Show = "all") -> list[ApprovalLine]:
+        """The pending approvals this principal may see, the nearest deadline first, or what `show` says. Changes nothing."""
         ...
 
 

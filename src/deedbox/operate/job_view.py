@@ -99,6 +99,8 @@ class JobView:
     parent_job_id: UUID | None
     deadline: datetime | None
     contents_pruned_at: datetime | None = None
+    models: Mapping[str, Any] | None = None
+    """What it asked of models in all of its attempts: calls, requests, tokens, cost by currency; None where it asked none."""
 
     @property
     def is_over(self) -> bool:
@@ -137,7 +139,7 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One thing that happened to a job: a call, an event, an attempt, an approval, a vote, an effect, a receipt or a probe."""
+    """One thing that happened to a job, by its kind: call, event, attempt, model, approval, vote, effect, receipt or probe."""
 
     at: datetime
     kind: str
@@ -187,6 +189,7 @@ def job_view(row: JobRow) -> JobView:
         parent_job_id=row.parent_job_id,
         deadline=row.deadline,
         contents_pruned_at=row.contents_pruned_at,
+        models=row.models,
     )
 
 

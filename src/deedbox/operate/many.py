@@ -34,12 +34,18 @@ class Tally:
 
 
 async def submit_lines(
-    intake: Intake, principal: Principal, action: str, lines: Iterable[bytes], *, key_from: str | None = None
+    intake: Intake,
+    principal: Principal,
+    action: str,
+    lines: Iterable[bytes],
+    *,
+    key_from: str | None = None,
+    callback: str | None = None,
 ) -> Tally:
     """Submit each line, a JSON object, as a call of its own; the member `key_from` names its key, else the action's rule does.
 
-    A file that is submitted again makes nothing twice where its keys are its own. Raises what reading the lines raises; all
-    lines before those have been submitted then.
+    `callback` is the registered receiver that is told what becomes of each. A file that is submitted again makes nothing twice
+    where its keys are its own. Raises what reading the lines raises; all lines before those have been submitted then.
     """
     tally = Tally()
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
@@ -47,7 +53,7 @@ async def submit_lines(
         calls: list[tuple[int, Request]] = []
         for number, line in chunk:
             try:
-                calls.append((number, _call(principal, action, parse_canonically(line), key_from)))
+                calls.append((number, _call(principal, action, parse_canonically(line), key_from, callback)))
             except DeedboxError as error:
                 await intake.journal_refusal(Request(principal, action, None, None, "cli"), error)
                 tally.refused.append(_refusal(number, error))
@@ -63,8 +69,8 @@ async def submit_lines(
     return tally
 
 
-def _call(principal: Principal, action: str, parsed: Parsed, key_from: str | None) -> Request:
-    return Request(principal, action, parsed.value, _key(parsed.value, key_from), "cli", parsed=parsed)
+def _call(principal: Principal, action: str, parsed: Parsed, key_from: str | None, callback: str | None) -> Request:
+    return Request(principal, action, parsed.value, _key(parsed.value, key_from), "cli", parsed=parsed, callback=callback)
 
 
 def _key(value: Any, key_from: str | None) -> str | None:

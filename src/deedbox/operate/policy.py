@@ -1,7 +1,7 @@
 """Policies as they are, and tried on what was proposed before: what it would have got, beside what it got."""
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
@@ -17,7 +17,7 @@ from deedbox.gate.weigh import draw
 from deedbox.model.errors import DeedboxError
 from deedbox.model.facts import EffectKind, gravest, holds_any
 from deedbox.model.identity import Principal
-from deedbox.model.rules import Rule, Wish, moment
+from deedbox.model.rules import Grounds, Rule, Wish, moment
 from deedbox.store import places, proposals
 from deedbox.store.pool import Pool
 from deedbox.store.proposals import Stored
@@ -142,13 +142,13 @@ class Policies:
     async def tried(self, principal: Principal, since_s: float) -> Trial:
         """Try the rules on what jobs accepted within so many seconds have proposed. Changes nothing.
 
-        Draws and the ceilings of days are as they would have been; what persons agreed to is as it is. Raises DeedboxError:
-        permission_denied, invalid_parameter.
+        Draws, the ceilings of days and the agreement of persons are as they would have been: what a person decided about a
+        group counts where the rule would have drawn it. Raises DeedboxError: permission_denied, invalid_parameter.
         """
         _require_read(principal)
         if not 0 < since_s <= LONGEST_S:
             raise DeedboxError("invalid_parameter", "`since` is above zero and at most 400 days.")
-        trial, used = Trial(since_s), Counter[tuple[str, str, date]]()
+        trial, used = Trial(since_s), _Replayed()
         async with autocommit(self._pool) as connection:
             async for stored in proposals.since(connection, principal.tenant, since_s):
                 if not stored.effects:
@@ -169,7 +169,7 @@ class Policies:
         known = self._actions.get(action)
         return known.policy.version if known is not None else ""
 
-    def _try(self, stored: Stored, drawn: places.Draw, used: Counter[tuple[str, str, date]]) -> list[Tried | None]:
+    def _try(self, stored: Stored, drawn: places.Draw, used: "_Replayed") -> list[Tried | None]:
         was = {str(item["group"]): item for item in stored.verdicts}
         action = self._actions.get(stored.action)
         if action is None or any(effect["body"] is None for effect in stored.effects) or not was:
@@ -180,9 +180,7 @@ class Policies:
             lines.append(Tried(stored.job_id, action.name, group, stored.created_at, then["decision"], then["rule"], now, rule))
         return lines
 
-    def _now(
-        self, action: Action, stored: Stored, drawn: places.Draw, used: Counter[tuple[str, str, date]]
-    ) -> dict[str, tuple[str, str]]:
+    def _now(self, action: Action, stored: Stored, drawn: places.Draw, used: "_Replayed") -> dict[str, tuple[str, str]]:
         plans = [self._plan(effect, stored) for effect in stored.effects]
         gate = judge(action, plans, None)
         if gate != "weigh":
@@ -197,7 +195,11 @@ class Policies:
         )
         found = wishes(action, plans, basis)
         denied = any(item.verdict == "deny" for item in found)
-        return {group: _bounded(of_group, stored, drawn, used, denied=denied) for group, of_group in by_group(found).items()}
+        said = {str(item["group"]): cast("str | None", item.get("said")) for item in stored.verdicts}
+        return {
+            group: _bounded(of_group, stored, drawn, used, denied=denied, said=said.get(group))
+            for group, of_group in by_group(found).items()
+        }
 
     def _plan(self, effect: Mapping[str, Any], stored: Stored) -> EffectPlan:
         connector = self._connectors.get(effect["connector"])
@@ -219,8 +221,26 @@ class Policies:
         )
 
 
+class _Replayed:
+    """What the rules have used up and been told so far, as the days went by."""
+
+    def __init__(self) -> None:
+        self.used = Counter[tuple[str, str, date]]()
+        self._said: dict[str, deque[bool]] = {}
+
+    def hear(self, rule: Rule, said: str | None) -> None:
+        """Keep what a person decided about a group that this rule would have had looked at; an edit is no agreement."""
+        if said in {"approved", "rejected", "superseded"}:
+            self._said.setdefault(rule.identity, deque(maxlen=places.MOST_COUNTED)).append(said == "approved")
+
+    def agreed(self, rule: Rule) -> tuple[int, int]:
+        """With how many of how many persons agreed."""
+        said = self._said.get(rule.identity, ())
+        return sum(said), len(said)
+
+
 def _bounded(
-    of_group: list[Wish], stored: Stored, drawn: places.Draw, used: Counter[tuple[str, str, date]], *, denied: bool
+    of_group: list[Wish], stored: Stored, drawn: places.Draw, replayed: _Replayed, *, denied: bool, said: str | None
 ) -> tuple[str, str]:
     """The wish of a group within what can be known of a rule's bounds afterwards."""
     deciding = strictest(of_group)
@@ -233,17 +253,32 @@ def _bounded(
         rule = item.rule
         if rule is None or rule.grounds is None:
             continue
-        valid_until = moment(rule.grounds.valid_until)
-        if valid_until is None or valid_until <= stored.created_at:
-            return "hold", f"{rule.name}: its validity has ended"
-        if _is_drawn(rule, item, stored, drawn):
-            return "hold", f"{rule.name}: drawn"
+        why = _outside(rule, rule.grounds, item, stored, drawn, replayed, said)
         key = (stored.action, rule.name, stored.created_at.date())
         needed[key] += 1
-        if used[key] + needed[key] > rule.grounds.per_day:
-            return "hold", f"{rule.name}: the day's {rule.grounds.per_day} are used up"
-    used.update(needed)
+        if why is None and replayed.used[key] + needed[key] > rule.grounds.per_day:
+            why = f"the day's {rule.grounds.per_day} are used up"
+        if why is not None:
+            return "hold", f"{rule.name}: {why}"
+    replayed.used.update(needed)
     return deciding.verdict, deciding.why
+
+
+def _outside(
+    rule: Rule, grounds: Grounds, item: Wish, stored: Stored, drawn: places.Draw, replayed: _Replayed, said: str | None
+) -> str | None:
+    """What keeps a rule from letting the group out, and what a person then said of it; None where nothing does."""
+    valid_until = moment(grounds.valid_until)
+    if valid_until is None or valid_until <= stored.created_at:
+        return "its validity has ended"
+    agreed, asked = replayed.agreed(rule)
+    below = bool(asked) and agreed / asked < grounds.threshold
+    is_drawn = _is_drawn(rule, item, stored, drawn)
+    if is_drawn or (below and rule.verdict == "sample"):
+        replayed.hear(rule, said)
+    if below:
+        return f"persons agreed with {agreed} of {asked}, below {grounds.threshold:g}"
+    return "drawn" if is_drawn else None
 
 
 def _is_drawn(rule: Rule, item: Wish, stored: Stored, drawn: places.Draw) -> bool:

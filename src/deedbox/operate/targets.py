@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from deedbox.dispatch.declared import declared
+from deedbox.egress import EgressPolicy, Reach, reach
 from deedbox.extend.connector import ORDER_BY, Connector, TargetLimits
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
 from deedbox.operate.evidence import checked_reason
-from deedbox.store import audit, switch, targets
+from deedbox.operate.waiting import Reason, reasons
+from deedbox.store import audit, switch, targets, waits
 from deedbox.store.pool import Pool
 from deedbox.store.targets import EVERY, Place, TargetLine
 from deedbox.store.tell import tell
@@ -19,17 +22,39 @@ from deedbox.store.transaction import autocommit, transaction
 MOST_PER_S = 100_000.0
 MOST_BURST = 100_000
 LONGEST_NAME = 1000
+RESOLVED_WITHIN_S = 5.0
 
-__all__ = ["TargetLimits", "TargetLine", "Targets"]
+__all__ = ["Reach", "TargetLimits", "TargetLine", "Targets", "Waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The effect that waits first for a target, and why it does; nothing holds it back where `reasons` is empty."""
+
+    effect_id: UUID
+    reasons: tuple[Reason, ...]
 
 
 class Targets:
     """The targets of a tenant. Changes leave an audit entry with their reason."""
 
-    def __init__(self, pool: Pool, connectors: Mapping[str, Connector]) -> None:
-        """Reads and changes through `pool`; `connectors` say what they declare of their targets."""
+    def __init__(
+        self,
+        pool: Pool,
+        connectors: Mapping[str, Connector],
+        *,
+        egress: EgressPolicy | None = None,
+        ours: Mapping[str, Connector] | None = None,
+    ) -> None:
+        """Reads and changes through `pool`; `connectors` say what they declare of their targets.
+
+        `egress` is what may be dialled beside the public internet; `ours` are connectors that no app has, which say where they
+        lead to.
+        """
         self._pool = pool
         self._connectors = dict(connectors)
+        self._egress = egress or EgressPolicy()
+        self._leads = {**(ours or {}), **self._connectors}
 
     async def listed(
         self, principal: Principal, *, connector: str | None = None, target: str | None = None
@@ -51,6 +76,33 @@ class Targets:
         if not found:
             raise DeedboxError("not_found", "Nothing is known of such a target.")
         return found[0]
+
+    async def waiting(self, principal: Principal, connector: str, target: str) -> Waiting | None:
+        """The effect that waits first for a target, and everything that holds it back; None where none waits.
+
+        Raises DeedboxError permission_denied.
+        """
+        if not principal.may("read"):
+            raise DeedboxError("permission_denied", "Reading targets needs a role that may read.")
+        async with autocommit(self._pool) as connection:
+            effect_id = await waits.first(connection, principal.tenant, connector, target)
+            if effect_id is None:
+                return None
+            return Waiting(effect_id, tuple(await reasons(connection, principal.tenant, effect_id)))
+
+    async def egress(self, principal: Principal, connector: str, target: str) -> Reach:
+        """Where a target leads to, and whether that may be dialled: every address it has now, each with the rule about it.
+
+        Names are resolved, within five seconds; nothing is dialled. Raises DeedboxError: permission_denied, not_found where the
+        connector does not say where it leads to.
+        """
+        if not principal.may("read"):
+            raise DeedboxError("permission_denied", "Reading targets needs a role that may read.")
+        ask = getattr(self._leads.get(connector), "leads_to", None)
+        place: tuple[str, int] | None = None if ask is None else ask(target)
+        if place is None:
+            raise DeedboxError("not_found", "The connector does not say where this target leads to.")
+        return await reach(*place, self._egress, deadline_s=RESOLVED_WITHIN_S)
 
     async def pause(self, principal: Principal, connector: str, target: str, reason: str, *, door: str = "api") -> TargetLine:
         """Send nothing more to a target (`*` is every one of the connector) until it is resumed. What is on the wire goes on.

@@ -12,12 +12,12 @@ from deedbox.dispatch import reconcile, send
 from deedbox.dispatch.declared import declared
 from deedbox.extend.connector import Connector
 from deedbox.gate.cancel import cancel_locked
+from deedbox.gate.masking import mask_of
 from deedbox.model.errors import DeedboxError
 from deedbox.model.fingerprint import encode
 from deedbox.model.identity import Principal, Verb
 from deedbox.model.lifecycle import EFFECT
 from deedbox.operate.evidence import checked_evidence, checked_reason
-from deedbox.operate.masking import mask_of
 from deedbox.operate.switch_trial import Trial, try_switch
 from deedbox.operate.waiting import reasons
 from deedbox.store import audit, ledger, outbox, switch
@@ -314,7 +314,7 @@ class Verbs:
             # Who may not see a job is told nothing of it, whatever else he may.
             if await pulse(connection, Reader.of(principal), job_id) is None:
                 raise DeedboxError("not_found", "There is no such job, or it is not yours.")
-            became = await cancel_locked(connection, self._ids, job_id, reason)
+            became = await cancel_locked(connection, self._ids, job_id, reason, principal)
             subject = ("job", str(job_id))
             entry = audit.entry_by(principal, door, "cancel", subject, reason=reason, detail={"became": became})
             await audit.append(connection, entry)

@@ -14,13 +14,13 @@ from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.extend.action import Action
+from deedbox.gate.masking import NOTHING, Mask, mask_of
 from deedbox.model.errors import DeedboxError
 from deedbox.model.fingerprint import key_hash
 from deedbox.model.identity import Principal
 from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
 from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
-from deedbox.operate.masking import NOTHING, Mask, mask_of
 from deedbox.store import views as store
 from deedbox.store.alert import open_causes
 from deedbox.store.pg_errors import AWAY
@@ -70,6 +70,8 @@ class Views:
         if row is None:
             return None
         view = job_view(row)
+        if view.models is not None and not principal.may("read"):
+            view = replace(view, models=None)
         if view.result is not None:
             view = replace(view, result=mask.output(view.result))
         return view if view.partial is None or self._shows_drafts(principal, view.action) else replace(view, partial=None)

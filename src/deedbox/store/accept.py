@@ -250,6 +250,13 @@ async def waiting(connection: Connection, lane_id: int, limit: int) -> int:
     return int(row[0]) if row else 0
 
 
+async def held(connection: Connection, tenant: str, action: str, limit: int) -> int:
+    """How many jobs of the action wait for a yes to their arguments, at most `limit`."""
+    cursor = await connection.execute(statement("accept", "held"), {"tenant": tenant, "action": action, "limit": limit})
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
 async def journal_calls(connection: Connection, calls: Sequence[Call]) -> None:
     """Keep calls that stored no job."""
     await connection.execute(statement("accept", "journal_call"), {"calls": rows([asdict(call) for call in calls])})

@@ -1,7 +1,7 @@
 """Which events are still to be told by callback, receivers that want to hear no more, and what was told."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,6 +29,19 @@ class News:
     attempt_id: UUID | None
     at: datetime
     payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Callbacks of a tenant: made since a time, of one job, to one receiver, of one caller's jobs, after one read before."""
+
+    tenant: str
+    connector: str
+    since: datetime | None = None
+    job_id: UUID | None = None
+    target: str | None = None
+    subject: UUID | None = None
+    after: UUID = FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,57 +124,13 @@ async def disabled(connection: Connection, tenant: str) -> list[Disabled]:
     return [Disabled(*row) for row in await cursor.fetchall()]
 
 
-async def told(
-    connection: Connection,
-    tenant: str,
-    connector: str,
-    *,
-    since: datetime | None = None,
-    job_id: UUID | None = None,
-    target: str | None = None,
-    subject: UUID | None = None,
-    state: str | None = None,
-    after: UUID = FIRST,
-    limit: int,
-) -> list[Told]:
+async def told(connection: Connection, which: Which, *, state: str | None = None, limit: int) -> list[Told]:
     """What was told, or is to be, oldest first."""
-    given = {
-        "tenant": tenant,
-        "connector": connector,
-        "since": since,
-        "job_id": job_id,
-        "target": target,
-        "subject": subject,
-        "state": state,
-        "after": after,
-        "limit": limit,
-    }
-    cursor = await connection.execute(statement("callbacks", "told"), given)
+    cursor = await connection.execute(statement("callbacks", "told"), {**asdict(which), "state": state, "limit": limit})
     return [Told(*row) for row in await cursor.fetchall()]
 
 
-async def again(
-    connection: Connection,
-    tenant: str,
-    connector: str,
-    *,
-    since: datetime | None = None,
-    job_id: UUID | None = None,
-    target: str | None = None,
-    subject: UUID | None = None,
-    after: UUID = FIRST,
-    limit: int,
-) -> list[Again]:
+async def again(connection: Connection, which: Which, *, limit: int) -> list[Again]:
     """What is to be told once more, oldest first."""
-    given = {
-        "tenant": tenant,
-        "connector": connector,
-        "since": since,
-        "job_id": job_id,
-        "target": target,
-        "subject": subject,
-        "after": after,
-        "limit": limit,
-    }
-    cursor = await connection.execute(statement("callbacks", "again"), given)
+    cursor = await connection.execute(statement("callbacks", "again"), {**asdict(which), "limit": limit})
     return [Again(*row) for row in await cursor.fetchall()]

@@ -45,6 +45,13 @@ async def inbox(connection: Connection, tenant: str, limit: int) -> list[tuple[A
     return await cursor.fetchall()
 
 
+async def voted(connection: Connection, tenant: str, principal_id: UUID, limit: int) -> list[tuple[Any, ...]]:
+    """What a person has decided or voted on, the newest first, in the columns of `inbox`."""
+    given = {"tenant": tenant, "principal_id": principal_id, "limit": limit}
+    cursor = await connection.execute(statement("cards", "voted"), given)
+    return await cursor.fetchall()
+
+
 async def handed(connection: Connection, tenant: str, principal_id: UUID, limit: int) -> list[tuple[UUID | None, Handed]]:
     """The says that are handed to a person now, each with the approval it is for (None: all)."""
     given = {"tenant": tenant, "principal_id": principal_id, "limit": limit}

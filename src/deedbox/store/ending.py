@@ -71,9 +71,10 @@ def _ending(done: list[dict[str, Any]], not_done: list[dict[str, Any]], declined
     )
 
 
-def canceled(message: str) -> JobEnding:
-    """The ending of a job that was canceled."""
-    return JobEnding("canceled", "job.canceled", {"code": "canceled", "message": message}, "canceled", "canceled", message)
+def canceled(message: str, *, by: str | None = None) -> JobEnding:
+    """The ending of a job that was canceled, by whom where somebody did."""
+    event = {"code": "canceled", "message": message, **({} if by is None else {"by": by})}
+    return JobEnding("canceled", "job.canceled", event, "canceled", "canceled", message)
 
 
 async def end_job(

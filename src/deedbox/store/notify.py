@@ -145,12 +145,6 @@ async def alert_told(connection: Connection, alert_id: UUID, owner: str, next_s:
     await connection.execute(statement("notify", "alert_told"), {"alert_id": alert_id, "owner": owner, "next_s": next_s})
 
 
-async def long_unknown(connection: Connection, older_s: float, limit: int) -> list[tuple[UUID, UUID, str, float]]:
-    """Effects unknown for longer than so many seconds of which nobody was told: effect, job, slot and age in seconds."""
-    cursor = await connection.execute(statement("notify", "long_unknown"), {"older_s": older_s, "limit": limit})
-    return [(row[0], row[1], row[2], row[3]) for row in await cursor.fetchall()]
-
-
 async def long_queued(connection: Connection, older_s: float) -> list[tuple[str, str, float]]:
     """Tenants whose jobs have been due for longer than so many seconds: tenant, an action, and the age in seconds."""
     cursor = await connection.execute(statement("notify", "long_queued"), {"older_s": older_s})

@@ -98,3 +98,9 @@ async def roles(connection: Connection, principal_id: UUID) -> tuple[frozenset[s
     cursor = await connection.execute(statement("provider", "roles"), {"principal_id": principal_id})
     row = await cursor.fetchone()
     return (frozenset(row[0]), known_verbs(row[1])) if row else (frozenset(), frozenset())
+
+
+async def issuers(connection: Connection, principal_id: UUID) -> list[str]:
+    """The issuers that know a person, the first to know it first."""
+    cursor = await connection.execute(statement("provider", "issuers"), {"principal_id": principal_id})
+    return [str(row[0]) for row in await cursor.fetchall()]

@@ -21,7 +21,7 @@ from deedbox.store.rows import rows
 DAY_S = 86400.0
 IMPATIENT_MS = 250
 """How long DDL and the lock on documents wait: whoever queues behind them waits no longer either."""
-_CONTENTS = ("prune_steps", "prune_output", "prune_events", "prune_proposals", "prune_effects")
+_CONTENTS = ("prune_steps", "prune_output", "prune_events", "prune_proposals", "prune_effects", "prune_comments")
 _RECORDS = (
     "forget_probes",
     "forget_effects",
@@ -31,6 +31,7 @@ _RECORDS = (
     "forget_approvals",
     "forget_verdicts",
     "forget_proposed",
+    "forget_model_calls",
 )
 
 
@@ -186,6 +187,11 @@ async def remove_old_tools(connection: Connection, keep_s: float, limit: int) ->
 async def remove_old_calls(connection: Connection, keep_s: float, limit: int) -> int:
     """Remove old lines of the journal of calls; returns how many."""
     return (await connection.execute(statement("prune", "old_calls"), {"keep_s": keep_s, "limit": limit})).rowcount
+
+
+async def remove_closed_alerts(connection: Connection, keep_s: float, limit: int) -> int:
+    """Remove alerts that were closed more than `keep_s` seconds ago; returns how many."""
+    return (await connection.execute(statement("prune", "closed_alerts"), {"keep_s": keep_s, "limit": limit})).rowcount
 
 
 async def forget_records(connection: Connection, month: date, after: UUID, limit: int) -> UUID | None:

@@ -40,7 +40,7 @@ async def next_look_up(connection: Connection, plan: LookUps, connectors: Sequen
         statement("reconcile", "next_look_up"), {"first_s": plan.first_s, "connectors": list(connectors)}
     )
     row = await cursor.fetchone()
-    return float(row[0]) if row else None
+    return float(row[0]) if row and row[0] is not None else None
 
 
 async def claim(connection: Connection, plan: LookUps, connectors: Sequence[str], *, limit: int) -> list[Due]:

@@ -301,6 +301,22 @@ CREATE TABLE deedbox.approval (
     CONSTRAINT approval_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'expired'::text, 'superseded'::text, 'withdrawn'::text])))
 );
 
+CREATE TABLE deedbox.approval_comment (
+    comment_id uuid NOT NULL,
+    approval_id uuid NOT NULL,
+    principal_id uuid NOT NULL,
+    text text NOT NULL,
+    how text NOT NULL,
+    at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT approval_comment_text_check CHECK (((text ~ '\S'::text) AND (length(text) <= 2000)))
+);
+
+CREATE TABLE deedbox.approval_snooze (
+    approval_id uuid NOT NULL,
+    principal_id uuid NOT NULL,
+    until timestamp with time zone NOT NULL
+);
+
 CREATE TABLE deedbox.approval_stage (
     approval_id uuid NOT NULL,
     stage text NOT NULL,
@@ -645,6 +661,40 @@ ALTER TABLE deedbox.lane ALTER COLUMN lane_id ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE deedbox.model_call (
+    call_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    tenant text NOT NULL,
+    action text NOT NULL,
+    part text NOT NULL,
+    turn integer DEFAULT 0 NOT NULL,
+    endpoint text NOT NULL,
+    model text NOT NULL,
+    requests integer NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    tool_calls integer DEFAULT 0 NOT NULL,
+    repairs integer DEFAULT 0 NOT NULL,
+    cost numeric(24,12),
+    currency text,
+    code text,
+    duration_ms bigint NOT NULL,
+    called_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
+    CONSTRAINT model_call_cost_check CHECK ((cost >= (0)::numeric)),
+    CONSTRAINT model_call_currency_check CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT model_call_duration_ms_check CHECK ((duration_ms >= 0)),
+    CONSTRAINT model_call_endpoint_check CHECK ((endpoint ~ '\S'::text)),
+    CONSTRAINT model_call_input_tokens_check CHECK ((input_tokens >= 0)),
+    CONSTRAINT model_call_output_tokens_check CHECK ((output_tokens >= 0)),
+    CONSTRAINT model_call_part_check CHECK (((part ~ '\S'::text) AND (length(part) <= 100))),
+    CONSTRAINT model_call_priced CHECK (((cost IS NULL) = (currency IS NULL))),
+    CONSTRAINT model_call_repairs_check CHECK ((repairs >= 0)),
+    CONSTRAINT model_call_requests_check CHECK ((requests >= 0)),
+    CONSTRAINT model_call_tool_calls_check CHECK ((tool_calls >= 0)),
+    CONSTRAINT model_call_turn_check CHECK ((turn >= 0))
 );
 
 CREATE TABLE deedbox.notice (
@@ -1007,6 +1057,9 @@ ALTER TABLE ONLY deedbox.api_key
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_sha256);
 
+ALTER TABLE ONLY deedbox.approval_comment
+    ADD CONSTRAINT approval_comment_pkey PRIMARY KEY (comment_id);
+
 ALTER TABLE deedbox.approval
     ADD CONSTRAINT approval_consequence CHECK ((consequence = ANY (ARRAY['read'::text, 'reversible'::text, 'consequential'::text, 'grave'::text]))) NOT VALID;
 
@@ -1015,6 +1068,9 @@ ALTER TABLE deedbox.approval
 
 ALTER TABLE ONLY deedbox.approval
     ADD CONSTRAINT approval_pkey PRIMARY KEY (approval_id);
+
+ALTER TABLE ONLY deedbox.approval_snooze
+    ADD CONSTRAINT approval_snooze_pkey PRIMARY KEY (approval_id, principal_id);
 
 ALTER TABLE ONLY deedbox.approval_stage
     ADD CONSTRAINT approval_stage_pkey PRIMARY KEY (approval_id, stage);
@@ -1081,6 +1137,9 @@ ALTER TABLE ONLY deedbox.lane
 
 ALTER TABLE ONLY deedbox.lane
     ADD CONSTRAINT lane_queue_action_tenant_key UNIQUE (queue, action, tenant);
+
+ALTER TABLE ONLY deedbox.model_call
+    ADD CONSTRAINT model_call_pkey PRIMARY KEY (call_id);
 
 ALTER TABLE ONLY deedbox.notice
     ADD CONSTRAINT notice_once_key UNIQUE (once);
@@ -1178,6 +1237,8 @@ ALTER TABLE deedbox.verdict
 ALTER TABLE ONLY deedbox.vote
     ADD CONSTRAINT vote_pkey PRIMARY KEY (approval_id, principal_id);
 
+CREATE INDEX alert_closed ON deedbox.alert USING btree (closed_at) WHERE (closed_at IS NOT NULL);
+
 CREATE INDEX alert_effect ON deedbox.alert USING btree (effect_id, cause) WHERE (effect_id IS NOT NULL);
 
 CREATE INDEX alert_notify ON deedbox.alert USING btree (notify_at) WHERE ((closed_at IS NULL) AND (notify_at IS NOT NULL));
@@ -1186,7 +1247,11 @@ CREATE UNIQUE INDEX alert_open ON deedbox.alert USING btree (tenant, cause, job_
 
 CREATE INDEX api_key_principal ON deedbox.api_key USING btree (principal_id);
 
+CREATE INDEX approval_comment_of ON deedbox.approval_comment USING btree (approval_id, comment_id);
+
 CREATE INDEX approval_escalate ON deedbox.approval USING btree (action, requested_at) WHERE ((state = 'pending'::text) AND (escalated_to IS NULL));
+
+CREATE INDEX approval_held_input ON deedbox.approval USING btree (tenant, action) WHERE ((state = 'pending'::text) AND (purpose = 'input'::text));
 
 CREATE INDEX approval_job ON deedbox.approval USING btree (job_id);
 
@@ -1250,6 +1315,10 @@ CREATE INDEX job_subject ON ONLY deedbox.job USING btree (tenant, subject, job_i
 
 CREATE INDEX lane_action ON deedbox.lane USING btree (action);
 
+CREATE INDEX model_call_at ON deedbox.model_call USING btree (tenant, called_at);
+
+CREATE INDEX model_call_job ON deedbox.model_call USING btree (job_id);
+
 CREATE INDEX notice_alert ON deedbox.notice USING btree (alert_id) WHERE (alert_id IS NOT NULL);
 
 CREATE INDEX notice_approval ON deedbox.notice USING btree (approval_id) WHERE (approval_id IS NOT NULL);
@@ -1290,6 +1359,8 @@ CREATE INDEX tool_key_until ON deedbox.tool_key USING btree (until);
 
 CREATE INDEX verdict_job ON deedbox.verdict USING btree (job_id);
 
+CREATE INDEX vote_person ON deedbox.vote USING btree (principal_id, voted_at DESC);
+
 CREATE UNIQUE INDEX vote_say ON deedbox.vote USING btree (approval_id, COALESCE(for_principal, principal_id));
 
 CREATE TRIGGER approval_guard BEFORE UPDATE ON deedbox.approval FOR EACH ROW WHEN ((old.state IS DISTINCT FROM new.state)) EXECUTE FUNCTION deedbox.guard();
@@ -1327,6 +1398,18 @@ ALTER TABLE ONLY deedbox.api_key
 
 ALTER TABLE ONLY deedbox.api_key
     ADD CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant) REFERENCES deedbox.tenant(tenant);
+
+ALTER TABLE ONLY deedbox.approval_comment
+    ADD CONSTRAINT approval_comment_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY deedbox.approval_comment
+    ADD CONSTRAINT approval_comment_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
+
+ALTER TABLE ONLY deedbox.approval_snooze
+    ADD CONSTRAINT approval_snooze_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY deedbox.approval_snooze
+    ADD CONSTRAINT approval_snooze_principal_id_fkey FOREIGN KEY (principal_id) REFERENCES deedbox.principal(principal_id);
 
 ALTER TABLE ONLY deedbox.approval_stage
     ADD CONSTRAINT approval_stage_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES deedbox.approval(approval_id) ON DELETE CASCADE;

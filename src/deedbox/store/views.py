@@ -71,6 +71,7 @@ class JobRow:
     deadline: datetime | None
     contents_pruned_at: datetime | None
     subject: UUID
+    models: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

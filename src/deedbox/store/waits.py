@@ -19,3 +19,11 @@ async def facts(connection: Connection, tenant: str, effect_id: UUID) -> tuple[d
             return None
         await cursor.execute(statement("waits", "gates"), given)
         return row, await cursor.fetchall()
+
+
+async def first(connection: Connection, tenant: str, connector: str, target: str) -> UUID | None:
+    """The effect that waits first for a target; None where none does."""
+    given = {"tenant": tenant, "connector": connector, "target": target}
+    cursor = await connection.execute(statement("waits", "first"), given)
+    row = await cursor.fetchone()
+    return None if row is None else UUID(str(row[0]))

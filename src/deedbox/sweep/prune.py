@@ -95,8 +95,16 @@ class Pruning:
         """A bounded piece of all there is to do; returns whether there is more. Does nothing where another is elected."""
         await self.make_partitions()
         more = False
-        chores = (self._close_parked, self._remove_contents, self._expired_keys, self._old_calls)
-        for chore in (*chores, self._old_tools, self._old_notices, self._find_misplaced):
+        chores = (
+            self._close_parked,
+            self._remove_contents,
+            self._expired_keys,
+            self._old_calls,
+            self._old_tools,
+            self._old_notices,
+            self._old_alerts,
+        )
+        for chore in (*chores, self._find_misplaced):
             more |= await self._pages(chore)
         await self.drop_partitions()
         return more
@@ -236,6 +244,10 @@ class Pruning:
     async def _old_tools(self) -> bool:
         keep_s = self._retention.longest_s
         return await self._elected(lambda connection: prune.remove_old_tools(connection, keep_s, PAGE)) == PAGE
+
+    async def _old_alerts(self) -> bool:
+        keep_s = self._retention.longest_s
+        return await self._elected(lambda connection: prune.remove_closed_alerts(connection, keep_s, PAGE)) == PAGE
 
     async def _old_notices(self) -> bool:
         """Remove notices that ended, as long after they were made as contents are kept."""

@@ -24,8 +24,6 @@ from deedbox.sweep.prune import Pruning
 PAGE = 500
 OFTEN = 3
 """So many times a job is taken over in one round until a person is told."""
-REMIND_AFTER_S = 3600.0
-"""How long an effect is unknown before people are reminded of it, in seconds."""
 REMIND_AGAIN_S = 86400.0
 """How long after a reminder the next one comes, in seconds."""
 
@@ -34,14 +32,25 @@ class Sweep:
     """Repairs in rounds; each kind of repair has its own transaction, so that one that fails does not stop the others."""
 
     def __init__(
-        self, pool: Pool, ids: IdSource, lease: Lease, pruning: Pruning | None = None, notifier: Notifier | None = None
+        self,
+        pool: Pool,
+        ids: IdSource,
+        lease: Lease,
+        pruning: Pruning | None = None,
+        notifier: Notifier | None = None,
+        *,
+        unknown_s: float = 3600.0,
     ) -> None:
-        """The pace follows from the lease. `pruning` and `notifier` run beside the repairs, so that no lease waits for them."""
+        """The pace follows from the lease. `pruning` and `notifier` run beside the repairs, so that no lease waits for them.
+
+        An effect that has been unknown for `unknown_s` seconds is an alert.
+        """
         self._pool = pool
         self._ids = ids
         self._lease = lease
         self._pruning = pruning
         self._notifier = notifier
+        self._unknown_s = unknown_s
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep, and prune, until told to stop. Database outages are waited out."""
@@ -73,7 +82,7 @@ class Sweep:
     async def round(self) -> float:
         """One round; returns the seconds after which the next is worth while."""
         async with autocommit(self._pool) as connection:
-            seen = await sweep.look(connection, REMIND_AFTER_S)
+            seen = await sweep.look(connection, self._unknown_s)
         if seen.lapsed_leases:
             await self.rescue()
         if seen.ripe:
@@ -166,7 +175,7 @@ class Sweep:
                 done = await sweep.dispatching_done(connection, PAGE)
         if seen.long_unknown:
             async with transaction(self._pool) as connection:
-                await reconcile.remind(connection, after_s=REMIND_AFTER_S, again_s=REMIND_AGAIN_S)
+                await reconcile.remind(connection, after_s=self._unknown_s, again_s=REMIND_AGAIN_S)
         for job_id in done:
             async with transaction(self._pool) as connection:
                 await finish_job(connection, self._ids, job_id)

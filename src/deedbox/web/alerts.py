@@ -10,7 +10,6 @@ from deedbox.access import SessionInfo
 from deedbox.model.alarms import CAUSES
 from deedbox.model.errors import CODES, DeedboxError
 from deedbox.operate.alerts import AlertDesk
-from deedbox.web.pages import Shown
 from deedbox.web.visits import Visits
 
 _MOST = 200
@@ -27,19 +26,13 @@ class AlertPages:
     async def listed(self, request: Request) -> Response:
         """GET /alerts: what is open, newest first. Changes nothing."""
         session = await self._visits.session(request)
-        return self._visits.go("/login") if session is None else await self._page(request, session)
+        return self._visits.go("/login?next=/alerts") if session is None else await self._page(request, session)
 
     async def close(self, request: Request) -> Response:
         """POST /alerts/{id}: close one, with a reason."""
         found = await self._visits.own_form(request)
         if found is None:
-            return self._visits.pages.message(
-                Shown(),
-                status=401,
-                heading="You are not logged in",
-                sentences=("Your session is over, so nothing was closed.",),
-                way_on=("/login", "Log in"),
-            )
+            return self._visits.logged_out("/alerts", kept="nothing was closed")
         session, form = found
         try:
             alert_id = UUID(str(request.path_params["alert_id"]))

@@ -40,7 +40,7 @@ class Leaving:
             goes_to=own_path(form.get("next")),
             fresh=form.get("fresh") == "1",
         )
-        context = {"url": url, "host": urlsplit(url).netloc}
+        context = {"url": url, "host": urlsplit(url).netloc, "out": False}
         return self._pages.render("leaving.html", Shown(), context, headers={"Refresh": f"0; url={url}"})
 
     async def return_(self, request: Request) -> Response:

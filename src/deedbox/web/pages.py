@@ -1,7 +1,7 @@
 """The pages: Jinja templates that escape everything, and the headers every answer carries."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -92,16 +92,20 @@ def is_long(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What every page needs: the name of who is logged in and the CSRF token of the session, if there is one."""
+    """What every page needs: who is logged in, the CSRF token of the session, if there is one, and the path it is at."""
 
     name: str | None = None
     csrf: str | None = None
+    path: str = ""
 
 
 class Pages:
-    """Renders the templates for one public address; `base` is the path before every link, without a slash at its end."""
+    """Renders the templates for one public address; `base` is the path before every link, without a slash at its end.
 
-    def __init__(self, base: str) -> None:
+    `places` are the paths and names of the pages that every other one leads to.
+    """
+
+    def __init__(self, base: str, places: Sequence[tuple[str, str]] = (("/", "Inbox"),)) -> None:
         """Templates are compiled once, at their first use."""
         # The deciding value is escaped by `visible`; everything else by autoescape. A name missing in a template raises.
         self._environment = Environment(
@@ -116,7 +120,13 @@ class Pages:
             visible=visible, when=when, utc=utc, remaining=remaining, lasted=lasted, title_of=title_of, size_of=size_of
         )
         self._environment.tests["long"] = is_long
-        known: dict[str, Any] = {"base": base, "style": base + STYLE_PATH, "safe_url": safe_url, "host_of": host_of}
+        known: dict[str, Any] = {
+            "base": base,
+            "places": tuple(places),
+            "style": base + STYLE_PATH,
+            "safe_url": safe_url,
+            "host_of": host_of,
+        }
         cast("dict[str, Any]", self._environment.globals).update(known)
 
     def render(

@@ -7,7 +7,6 @@ token of that session, the browser's word that the form is ours, and the digest 
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from math import ceil
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
@@ -16,28 +15,43 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from deedbox.access import IdSource, LoginGuard, Pool, SessionInfo, login, logout, preview_link
+from deedbox.access import IdSource, LoginGuard, Pool, SessionInfo, preview_link
 from deedbox.access.fresh import proved_lately
 from deedbox.gate.confirm import Confirmed
 from deedbox.model.errors import CODES, DeedboxError
 from deedbox.operate.alerts import AlertDesk
 from deedbox.operate.announced import CancelEffect, ListAnnounced
-from deedbox.operate.cards import Decide, Decision, ListInbox, ReadDocument, ShowCard
+from deedbox.operate.cards import SHOWS, Decide, Decision, ListInbox, ReadDocument, ShowCard
 from deedbox.telemetry import log
 from deedbox.web.account import Account
 from deedbox.web.alerts import AlertPages
 from deedbox.web.approving import Approves, Approving
-from deedbox.web.forms import Site, read_form
+from deedbox.web.coming import Coming
+from deedbox.web.forms import Site
 from deedbox.web.headings import HEADINGS
 from deedbox.web.pages import HEADERS, STYLE_PATH, Pages, Shown, style
-from deedbox.web.visits import Visits, own_id, own_path, require_csrf
+from deedbox.web.remarks import Remarking, Remarks
+from deedbox.web.switch_pages import SwitchPages
+from deedbox.web.target_pages import TargetPages
+from deedbox.web.visits import Visits, own_id
 
 if TYPE_CHECKING:
     from deedbox.access.provider_login import Providers
+    from deedbox.operate.cards import Show
+    from deedbox.operate.targets import Targets
+    from deedbox.operate.verbs import Verbs
 
 _Handler = Callable[[Request], Awaitable[Response]]
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LONGEST_REASON = 2000
+_SHOWS = (
+    ("all", "All"),
+    ("mine", "Mine to decide"),
+    ("groups", "My groups"),
+    ("soon", "Within the hour"),
+    ("snoozed", "Snoozed"),
+    ("decided", "Decided by me"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +72,33 @@ class WebDeps:
     announced: ListAnnounced | None = None
     cancel_effect: CancelEffect | None = None
     approvals: Approves | None = None
+    remarks: Remarking | None = None
     alerts: AlertDesk | None = None
+    targets: "Targets | None" = None
+    verbs: "Verbs | None" = None
     guard: LoginGuard = field(default_factory=LoginGuard)
     ids: IdSource | None = None
     providers: "Providers | None" = None
     local: bool = True
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """The pages that every other one leads to."""
+        more = (("/alerts", "Alerts", self.alerts), ("/targets", "Targets", self.targets), ("/switch", "Switch", self.verbs))
+        return [("/", "Inbox"), *((path, name) for path, name, desk in more if desk is not None)]
+
 
 def routes(deps: WebDeps) -> list[BaseRoute]:
     """The console's routes. Raises ValueError for a public URL that links must not be sent with."""
     console = _Console(deps)
+    coming = Coming(
+        deps.pool, deps.tenant, deps.guard, console.site, console.visits, providers=deps.providers, local=deps.local
+    )
     found: list[BaseRoute] = [
         Route("/", console.page(console.inbox), methods=["GET"]),
-        Route("/login", console.page(console.login_page), methods=["GET"]),
-        Route("/login", console.page(console.log_in), methods=["POST"]),
-        Route("/logout", console.page(console.log_out), methods=["POST"]),
+        Route("/login", console.page(coming.login_page), methods=["GET"]),
+        Route("/login", console.page(coming.log_in), methods=["POST"]),
+        Route("/logout", console.page(coming.log_out), methods=["POST"]),
         Route("/approvals/{approval_id}", console.page(console.approval), methods=["GET"]),
         Route("/approvals/{approval_id}", console.page(console.decide), methods=["POST"]),
         Route("/account", console.page(console.account.page), methods=["GET"]),
@@ -89,6 +115,14 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
             Route("/alerts", console.page(alerts.listed), methods=["GET"]),
             Route("/alerts/{alert_id}", console.page(alerts.close), methods=["POST"]),
         ]
+    if deps.targets is not None:
+        targets = TargetPages(console.visits, deps.targets)
+        found.append(Route("/targets", console.page(targets.page), methods=["GET"]))
+        found.append(Route("/targets", console.page(targets.change), methods=["POST"]))
+    if deps.verbs is not None:
+        switch = SwitchPages(console.visits, deps.verbs)
+        found.append(Route("/switch", console.page(switch.page), methods=["GET"]))
+        found.append(Route("/switch", console.page(switch.change), methods=["POST"]))
     if deps.providers is not None:
         # Imported late: it brings the libraries of the protocol.
         from deedbox.web.leaving import Leaving  # noqa: PLC0415
@@ -102,6 +136,8 @@ def routes(deps: WebDeps) -> list[BaseRoute]:
         found.append(Route("/documents/{document_id}", console.page(console.document), methods=["GET"]))
     if deps.approvals is not None:
         found += Approving(console.visits, deps.card, deps.approvals).routes(console.page)
+    if deps.remarks is not None:
+        found += Remarks(console.visits, deps.remarks).routes(console.page)
     return found
 
 
@@ -115,7 +151,7 @@ class _Console:
     def __init__(self, deps: WebDeps) -> None:
         self._deps = deps
         self.site = self._site = Site.of(deps.public_url)
-        self.pages = self._pages = Pages(self._site.base)
+        self.pages = self._pages = Pages(self._site.base, deps.places)
         tenants = frozenset[str]({deps.tenant}) | (deps.providers.tenants if deps.providers else frozenset[str]())
         self.visits = self._visits = Visits(deps.pool, self._site, self._pages, tenants)
         self.account = Account(deps.pool, deps.ids, self._site, self._pages, self._visits)
@@ -144,68 +180,6 @@ class _Console:
 
         return run
 
-    # Coming and going ------------------------------------------------------------------------------------------------
-
-    async def login_page(self, request: Request) -> Response:
-        """GET /login."""
-        wanted = own_path(request.query_params.get("next"))
-        # Asked for where a decision wants a person who has just proved who it is.
-        fresh = request.query_params.get("fresh") == "1"
-        if not fresh and await self._session(request) is not None:
-            return self._go(wanted)
-        return self._login_form(request, wanted, fresh=fresh)
-
-    async def log_in(self, request: Request) -> Response:
-        """POST /login."""
-        self._site.require_own_form(request)
-        form = await read_form(request)
-        wanted = own_path(form.get("next"))
-        if not self._deps.local:
-            raise DeedboxError("permission_denied", "Passwords are not taken here; log in with the provider.")
-        name, password = form.get("name", ""), form.get("password", "")
-        if not self._site.owns_login_form(request, form.get("csrf", "")):
-            return self._login_form(
-                request, wanted, name=name, error="This form was too old, or cookies are off. Please try again.", status=403
-            )
-        peer = request.client.host if request.client else ""
-        try:
-            opened = await login(
-                self._deps.pool,
-                self._deps.tenant,
-                name,
-                password,
-                guard=self._deps.guard,
-                peer=peer,
-                replaces=self._site.session_of(request) or None,
-                door="page",
-            )
-        except DeedboxError as error:
-            if error.code != "too_many_logins":
-                raise
-            response = self._login_form(request, wanted, name=name, error=error.detail, status=error.status)
-            response.headers["Retry-After"] = str(ceil(error.retry_after or 1))
-            return response
-        if opened is None:
-            return self._login_form(
-                request, wanted, name=name, error="The name and the password do not fit together.", status=401
-            )
-        response = self._go(wanted)
-        self._site.set_cookie(response, self._site.session_cookie, opened.token)
-        self._site.drop_cookie(response, self._site.login_cookie)
-        return response
-
-    async def log_out(self, request: Request) -> Response:
-        """POST /logout."""
-        self._site.require_own_form(request)
-        session = await self._session(request)
-        if session is not None:
-            form = await read_form(request)
-            require_csrf(session, form)
-            await logout(self._deps.pool, self._site.session_of(request))
-        response = self._go("/login")
-        self._site.drop_cookie(response, self._site.session_cookie)
-        return response
-
     # What waits, and what it is --------------------------------------------------------------------------------------
 
     async def inbox(self, request: Request) -> Response:
@@ -213,13 +187,28 @@ class _Console:
         session = await self._session(request)
         if session is None:
             return self._go("/login")
-        lines = await self._deps.inbox(session.principal.tenant, session.principal)
-        lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
+        given = request.query_params.get("show")
+        show: Show = given if given in SHOWS else "all"
+        lines = await self._deps.inbox(session.principal.tenant, session.principal, show)
+        if show != "decided":
+            lines = sorted(lines, key=lambda line: (line.deadline, line.approval_id))
         soon = await self._deps.announced(session.principal.tenant, session.principal) if self._deps.announced else []
-        many = self._deps.approvals is not None and sum(line.many for line in lines) > 1
-        context = {"lines": lines, "many": many, "more": self._deps.approvals is not None, "announced": soon}
-        context["has_alerts"] = self._deps.alerts is not None
+        many = show != "decided" and self._deps.approvals is not None and sum(line.many for line in lines) > 1
+        context = {
+            "lines": lines,
+            "show": show,
+            "shows": _SHOWS,
+            "many": many,
+            "more": self._deps.approvals is not None,
+            "announced": soon,
+        }
+        context["closed"] = await self._closed(session)
         return self._pages.render("inbox.html", self._shown(request, session), context)
+
+    async def _closed(self, session: SessionInfo) -> bool:
+        """Whether the switch is off, so that what is approved waits."""
+        verbs = self._deps.verbs
+        return verbs is not None and not (await verbs.switch_state(session.principal.tenant))["open"]
 
     async def cancel_effect(self, request: Request) -> Response:
         """POST /effects/{id}/cancel: what leaves by itself does not."""
@@ -306,25 +295,6 @@ class _Console:
     def _go(self, path: str) -> Response:
         return self._visits.go(path)
 
-    def _login_form(
-        self,
-        request: Request,
-        wanted: str,
-        *,
-        name: str = "",
-        error: str | None = None,
-        status: int = 200,
-        fresh: bool = False,
-    ) -> Response:
-        value, csrf = self._site.login_form(request)
-        providers = self._deps.providers.shown if self._deps.providers else []
-        context = {"next": wanted, "csrf": csrf, "name": name, "error": error, "fresh": fresh}
-        context |= {"providers": providers, "local": self._deps.local}
-        response = self._pages.render("login.html", Shown(), context, status=status)
-        if request.cookies.get(self._site.login_cookie) != value:
-            self._site.set_cookie(response, self._site.login_cookie, value)
-        return response
-
     async def _landing(self, request: Request, approval_id: UUID | None) -> Response:
         token = request.query_params.get("t", "")
         preview = None
@@ -352,6 +322,7 @@ class _Console:
             "typed": typed,
             "refused": refused.code if refused else None,
             "more": self._deps.approvals is not None,
+            "remarks": self._deps.remarks is not None,
         }
         status = 200 if refused is None else refused.status
         return self._pages.render("approval.html", self._shown(request, session), context, status=status)

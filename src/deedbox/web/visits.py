@@ -13,7 +13,7 @@ from deedbox.web.forms import Site, read_form
 from deedbox.web.pages import HEADERS, Pages, Shown
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NEXT = re.compile(rf"/approvals/{_UUID.pattern}|/account")
+_NEXT = re.compile(rf"/approvals/{_UUID.pattern}|/account|/alerts|/targets|/switch")
 
 
 def own_path(wanted: str | None) -> str:
@@ -43,19 +43,19 @@ class Visits:
 
     def shown(self, request: Request, session: SessionInfo) -> Shown:
         """What pages say of the session."""
-        return Shown(session.principal.name, csrf_of(self._site.session_of(request)))
+        return Shown(session.principal.name, csrf_of(self._site.session_of(request)), request.url.path)
 
     def go(self, path: str) -> Response:
         """See another page of ours."""
         return RedirectResponse(self._site.path(path), status_code=303, headers=HEADERS)
 
-    def logged_out(self, where: str) -> Response:
-        """The page for whoever sends a form without a session: nothing was done, and how to come back."""
+    def logged_out(self, where: str, *, kept: str = "nothing was decided") -> Response:
+        """The page for whoever sends a form without a session: what was not done, and how to come back."""
         return self.pages.message(
             Shown(),
             status=401,
             heading="You are not logged in",
-            sentences=("Your session is over, so nothing was decided.", "Log in and read it once more."),
+            sentences=(f"Your session is over, so {kept}.", "Log in and read it once more."),
             way_on=(f"/login?next={quote(where)}", "Log in"),
         )
 

@@ -52,8 +52,11 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
         announced=installation.approvals.announced,
         cancel_effect=cancel_effect,
         approvals=installation.approvals,
+        remarks=installation.approvals,
         guard=guard,
         alerts=installation.alerts,
+        targets=installation.targets,
+        verbs=installation.verbs,
     )
     return make_app(
         HttpDeps(
@@ -70,6 +73,7 @@ def make_asgi(installation: Installation, stopping: asyncio.Event) -> "ASGIApp":
             callbacks=installation.callbacks,
             targets=installation.targets,
             tools=installation.tools,
+            reports=installation.reports,
             public_url=settings.public_url,
             login=log_in if settings.local_accounts else None,
             bearer=installation.bearer,

@@ -82,7 +82,6 @@ def _telling(settings: Settings, app: App, house: Mapping[str, Connector]) -> Te
         owners,
         remind_s=settings.alerts_remind_s,
         reminders=settings.alerts_reminders,
-        unknown_s=settings.alerts_unknown_s,
         queued_s=settings.alerts_queued_s,
         public_url=settings.public_url,
     )

@@ -13,7 +13,8 @@ from deedbox import __version__
 from deedbox.access.resolve import KeyCache
 from deedbox.access.sessions import LoginGuard
 from deedbox.connectors.read import TargetReader
-from deedbox.egress import EgressPolicy, async_http_client
+from deedbox.egress import EgressPolicy
+from deedbox.extend.connector import Connector
 from deedbox.extend.registry import App
 from deedbox.extend.sensitive import marked_fields
 from deedbox.extend.submitter import TakesSubmitter
@@ -22,10 +23,12 @@ from deedbox.intake.submit import Intake
 from deedbox.operate.alerts import Alerts
 from deedbox.operate.approvals import Approvals
 from deedbox.operate.callbacks import Callbacks
+from deedbox.operate.child_tools import ChildTools
 from deedbox.operate.follow import Follow
 from deedbox.operate.lanes import Lanes
 from deedbox.operate.policy import Policies
 from deedbox.operate.readiness import Pulse
+from deedbox.operate.report import Reports
 from deedbox.operate.rounds import Rounds
 from deedbox.operate.targets import Targets
 from deedbox.operate.tools import Tools
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from deedbox.access.bearer import Bearer
     from deedbox.access.provider_login import Providers
     from deedbox.connectors.callback import Callback
-    from deedbox.worker.execute import Models
+    from deedbox.worker.asking import Models
 
 from deedbox.wiring.house import Voice, bound, check_owners, voice_of
 from deedbox.wiring.issuers import bearer_of, providers_of
@@ -80,6 +83,9 @@ class Installation:
     name: str
     reader: TargetReader
     models: "Models | None"
+    reports: Reports
+    calls: ChildTools
+    """Calls tools for the agents of jobs."""
     voice: Voice
     callbacks: Callbacks
     callback: "Callback | None"
@@ -176,7 +182,7 @@ async def opened(
             lanes=Lanes(pool),
             policies=Policies(pool, app.actions, app.connectors),
             alerts=Alerts(pool),
-            targets=Targets(pool, app.connectors),
+            targets=Targets(pool, app.connectors, egress=policy, ours=_ours(voice, callback)),
             pulse=Pulse(),
             verbs=verbs,
             tools=tools,
@@ -185,6 +191,8 @@ async def opened(
             name=name,
             reader=reader,
             models=models,
+            reports=Reports(pool),
+            calls=ChildTools(pool, ids, tools),
             voice=voice,
             callbacks=Callbacks(pool, ids),
             callback=callback,
@@ -214,20 +222,18 @@ async def _callback(settings: Settings, app: App, policy: EgressPolicy, stack: A
     return connector
 
 
+def _ours(voice: Voice, callback: "Callback | None") -> dict[str, Connector]:
+    """The connectors of the house."""
+    return {**voice.connectors, **({} if callback is None else {callback.name: callback})}
+
+
 async def _models(settings: Settings, policy: EgressPolicy, stack: AsyncExitStack) -> "Models | None":
-    if settings.model_base_url is None or settings.model_name is None:
+    if not settings.endpoints:
         return None
     # Imported late: it brings the whole of the model library, which takes seconds and is needed only here.
-    from deedbox.worker.model_call import ModelClient, ModelEndpoint  # noqa: PLC0415
+    from deedbox.wiring.models import model_client  # noqa: PLC0415
 
-    endpoint = ModelEndpoint(
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        model=settings.model_name,
-        timeout_s=settings.model_timeout_s,
-        repairs=settings.model_repairs,
-    )
-    client = ModelClient(endpoint, async_http_client(policy, settings.model_timeout_s))
+    client = model_client(settings, policy)
     stack.push_async_callback(client.aclose)
     return client
 

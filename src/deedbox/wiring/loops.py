@@ -45,6 +45,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             came_through=installation.pulse.beat,
             reader=installation.reader,
             models=installation.models,
+            calls=installation.calls,
         )
     if "dispatch" in roles:
         connectors: dict[str, Connector] = {**installation.app.connectors, **installation.voice.connectors}
@@ -73,7 +74,9 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
         retention = Retention.in_days(settings.keep_days, settings.keep_records_days, keeps)
         pruning = Pruning(installation.pool, installation.ids, retention)
         notifier = Notifier(installation.pool, installation.ids, installation.voice.asking, installation.voice.telling)
-        loops["sweep"] = Sweep(installation.pool, installation.ids, settings.lease, pruning, notifier)
+        loops["sweep"] = Sweep(
+            installation.pool, installation.ids, settings.lease, pruning, notifier, unknown_s=settings.alerts_unknown_s
+        )
     async with asyncio.TaskGroup() as group:
         for role, loop in (*loops.items(), *others.items()):
             group.create_task(loop.run(stop), name=role)

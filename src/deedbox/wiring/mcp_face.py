@@ -69,6 +69,8 @@ async def _nobody(_request: "Request") -> "Response":
     raise RuntimeError("who calls is for the server that this was added to")
 
 
-def _view() -> "View | None":
-    """The page that hosts show beside tools; there is none yet."""
-    return None
+def _view() -> "View":
+    """The page that hosts show beside tools."""
+    from deedbox.mcp.widget import view  # noqa: PLC0415
+
+    return view()

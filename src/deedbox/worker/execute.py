@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from deedbox import telemetry
 from deedbox.extend.action import Action
+from deedbox.extend.agents import AgentAsk
 from deedbox.extend.connector import Connector
 from deedbox.extend.context import Context, EffectPlan
 from deedbox.extend.outcome import Abstain
@@ -29,9 +30,10 @@ from deedbox.store.ids import IdSource
 from deedbox.store.pg_errors import UNREACHABLE
 from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import tell
-from deedbox.store.transaction import autocommit
-from deedbox.worker.held import Held
-from deedbox.worker.model_result import ModelCall, ModelFailure
+from deedbox.store.transaction import autocommit, transaction
+from deedbox.worker.agent_story import PREFIX
+from deedbox.worker.asking import Asking, Journal, Lending
+from deedbox.worker.held import Held, lease_lost
 from deedbox.worker.threads import in_thread
 
 PROGRESS_EVERY_S = 0.5
@@ -43,31 +45,6 @@ class Reader(Protocol):
     async def read(self, target_name: str, path: str, deadline_s: float) -> Any:
         """The answer, or ActionFailure."""
         ...
-
-
-class Models(Protocol):
-    """Asks the configured model."""
-
-    async def call(self, output: type[BaseModel], prompt: str, *, instructions: str | None = None) -> ModelCall:
-        """A validated output, or ActionFailure."""
-        ...
-
-
-@dataclass(slots=True)
-class Journal:
-    """What the attempt used: kept with it."""
-
-    models: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    usage: dict[str, int] = field(default_factory=dict[str, int])
-    repairs: int = 0
-    validation: str | None = None
-
-    def kept(self) -> dict[str, Any]:
-        """What is stored of it with the attempt; nothing where nothing was used."""
-        if not (self.models or self.usage or self.repairs or self.validation):
-            return {}
-        every = {"model": self.models, "validation": self.validation, "usage": self.usage, "repairs": self.repairs}
-        return {name: value for name, value in every.items() if value}
 
 
 @dataclass(slots=True)
@@ -117,17 +94,17 @@ def shown_of(value: Any, action: Action | None) -> Any:
     return _texts_cleaned(masked(storable(value), paths))
 
 
+def draft_of(value: Any, output: type[BaseModel]) -> Any:
+    """What an answer in the making holds so far, as everybody may see it."""
+    return _texts_cleaned(masked(storable(value), sensitive_paths(output)))
+
+
 def _texts_cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return telemetry.clean(value)
     if isinstance(value, dict):
         return {name: _texts_cleaned(item) for name, item in cast("dict[str, Any]", value).items()}
     return [_texts_cleaned(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def lease_lost() -> ActionFailure:
-    """What every write of an attempt raises once its lease is gone."""
-    return ActionFailure("lost", "lease_lost", "The lease of this attempt was lost.")
 
 
 @dataclass(slots=True)
@@ -138,7 +115,7 @@ class Port:
     ids: IdSource
     held: Held
     reader: Reader | None
-    models: Models | None
+    lent: Lending
     journal: Journal
     read_timeout_s: float = 15.0
     action: Action | None = None
@@ -146,17 +123,18 @@ class Port:
     _last_progress: float = -1e9
     _last_step: int | None = None
     _steps: set[str] = field(default_factory=set[str])
+    _asking: Asking | None = None
 
     @property
     def has_model(self) -> bool:
         """Whether a model endpoint is configured."""
-        return self.models is not None
+        return self.lent.models is not None
 
     @asynccontextmanager
-    async def _store(self) -> AsyncGenerator[Connection]:
+    async def _store(self, *, whole: bool = False) -> AsyncGenerator[Connection]:
         """The store for one call of the handler. That it is away is no bug of the handler's: the attempt backs off."""
         try:
-            async with autocommit(self.pool) as connection:
+            async with (transaction if whole else autocommit)(self.pool) as connection:
                 yield connection
         except UNREACHABLE as error:
             raise ActionFailure("lost", "store_away", "The database was away while the attempt ran.") from error
@@ -177,6 +155,8 @@ class Port:
 
     async def step(self, name: str, input_value: Any, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run once, keep the result, give it to later attempts."""
+        if name.startswith(PREFIX):
+            raise ActionFailure("bug", "bad_step_name", f"The names of steps do not begin with {PREFIX!r}.")
         if name in self._steps:
             raise ActionFailure("bug", "step_under_way", f"The step {name!r} is under way in this attempt already.")
         given = input_value.model_dump(mode="json") if isinstance(input_value, BaseModel) else input_value
@@ -229,26 +209,29 @@ class Port:
         """Report a result in the making."""
         await self._event("job.partial", {"draft": True, "value": shown_of(value, self.action)})
 
-    async def model(self, output: type[BaseModel], prompt: str, instructions: str | None) -> BaseModel:
-        """Ask the configured model for a validated value."""
-        if self.models is None:
-            raise ActionFailure("bug", "no_model", "No model endpoint is configured.")
-        try:
-            call = await self.models.call(output, prompt, instructions=instructions)
-        except ModelFailure as failure:
-            self._used(failure.identity, failure.repairs, failure.usage, failure.validation)
-            raise
-        self._used(call.identity, call.repairs, call.usage, call.validation)
-        telemetry.log_payload("model", "prompt", {"prompt": prompt, "instructions": instructions})
-        telemetry.log_payload("model", "answer", call.output.model_dump(mode="json"), sensitive_paths(output))
-        return call.output
+    async def model(
+        self,
+        output: type[BaseModel],
+        prompt: str,
+        instructions: str | None,
+        *,
+        endpoint: str | None,
+        prompt_version: str | None,
+        draft: bool,
+    ) -> BaseModel:
+        """Ask a configured model for a validated value."""
+        return await self._asks().model(
+            output, prompt, instructions, endpoint=endpoint, prompt_version=prompt_version, draft=draft
+        )
 
-    def _used(self, identity: Mapping[str, Any], repairs: int, usage: Mapping[str, int], validation: str) -> None:
-        self.journal.models.append(dict(identity))
-        self.journal.repairs += repairs
-        self.journal.validation = validation
-        for name, count in usage.items():
-            self.journal.usage[name] = self.journal.usage.get(name, 0) + count
+    async def agent(self, ask: AgentAsk) -> BaseModel:
+        """Let a model call tools until it has a validated value."""
+        return await self._asks().agent(ask)
+
+    def _asks(self) -> Asking:
+        if self._asking is None:
+            self._asking = Asking(self.lent, self.held, self.ids, self.journal, self._store, self._event, draft_of)
+        return self._asking
 
     async def _event(self, event_type: str, payload: dict[str, Any]) -> None:
         async with self._store() as connection:

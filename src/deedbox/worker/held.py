@@ -9,11 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
+from deedbox.model.failure import ActionFailure
 from deedbox.store.queue import Claimed
 
 Reason = Literal["canceled", "lost", "overran", "drained"]
 SHARE_OF_LIFE = 0.1
 """Of an attempt's total life, what at most is given up to end it in time."""
+
+
+def lease_lost() -> ActionFailure:
+    """What every write of an attempt raises once its lease is gone."""
+    return ActionFailure("lost", "lease_lost", "The lease of this attempt was lost.")
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +19,9 @@ from deedbox.store.pool import Connection, Pool
 from deedbox.store.tell import Teller
 from deedbox.store.transaction import autocommit, transaction
 from deedbox.store.wire import Wire
-from deedbox.worker.execute import Journal, Models, Outcome, Port, Reader, execute
+from deedbox.worker.agent_story import Calls
+from deedbox.worker.asking import Journal, Lending, Models
+from deedbox.worker.execute import Outcome, Port, Reader, execute
 from deedbox.worker.heartbeat import Heartbeat
 from deedbox.worker.held import Held, HeldAttempts
 from deedbox.worker.rota import MOST_LANES, Rota
@@ -26,6 +29,8 @@ from deedbox.worker.settle import LOST, STOPPED, Settler
 
 MOST_PER_CLAIM = 200
 LEAST_PER_CLAIM = 8
+MOST_OUTSIDE = 4
+"""How many attempts may wait for others outside of the slots, for each slot."""
 
 
 class Wake(Protocol):
@@ -72,6 +77,7 @@ class Worker:
         wake: Wake,
         reader: Reader | None = None,
         models: Models | None = None,
+        calls: Calls | None = None,
         came_through: Callable[[], None] | None = None,
     ) -> None:
         """The heartbeat opens a connection of its own to `url`; `came_through` is called after every claim that did."""
@@ -85,7 +91,8 @@ class Worker:
         self._settings = settings
         self._wake = wake
         self._reader = reader
-        self._models = models
+        self._lent = Lending(models, app.actions, calls, self._outside)
+        self._waiting = 0
         self._teller = Teller(pool)
         self._settler = Settler(pool, ids, self._teller, worker=settings.name, build=settings.build)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,7 +122,7 @@ class Worker:
 
     async def _claim(self, held: HeldAttempts) -> bool:
         """Claim once; True when there may be more right away."""
-        room = min(MOST_PER_CLAIM, self._settings.slots - len(self._tasks))
+        room = min(MOST_PER_CLAIM, self._free)
         # While outcomes settle more slots are about to be free at once: a claim for a few costs as much as one for many.
         few = min(MOST_PER_CLAIM, self._settings.slots // 4)
         self._wants_room = room <= 0 or (room < few and self._settler.busy)
@@ -184,6 +191,21 @@ class Worker:
             ]
         )
 
+    @property
+    def _free(self) -> int:
+        """Slots that no attempt takes. One that waits for jobs below it takes none, or those jobs might find none."""
+        return self._settings.slots - len(self._tasks) + min(self._waiting, MOST_OUTSIDE * self._settings.slots)
+
+    @contextmanager
+    def _outside(self) -> Generator[None]:
+        """While an attempt waits for other jobs."""
+        self._waiting += 1
+        self._freed.set()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._freed.set()
@@ -209,7 +231,7 @@ class Worker:
         claimed = held.claimed
         action = self._app.actions[claimed.action]
         telemetry.ATTEMPT.set((claimed.job_id, claimed.attempt_id))
-        port = Port(self._pool, self._ids, held, self._reader, self._models, Journal())
+        port = Port(self._pool, self._ids, held, self._reader, self._lent, Journal())
         try:
             try:
                 outcome = await execute(action, self._app.connectors, port)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from deedbox.model.errors import Problem
 
@@ -19,6 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 MAX_ANSWER_CHARS = 1_000_000
 MAX_DEPTH = 64
 MAX_PROBLEMS = 10
+HELD_BACK = 40
 
 _REASONING = re.compile(r"\s*<(think|thinking|thought|reasoning|analysis)>", re.IGNORECASE)
 
@@ -84,6 +86,23 @@ def read_answer(output: type[M], text: str, *, cut: bool = False) -> M:
     if error is not None and not good:
         raise error
     return next(iter(good.values()))
+
+
+def read_draft(text: str, *, whole_texts: bool) -> dict[str, Any] | None:
+    """What an answer that is still coming holds so far, None where that is nothing; never raises.
+
+    Its last characters are held back, and with `whole_texts` every text that has not ended: half of something secret is not
+    recognised as such.
+    """
+    body = _without_reasoning(text[:-HELD_BACK] if len(text) > HELD_BACK else "")
+    start = body.find("{")
+    if start < 0:
+        return None
+    try:
+        value: Any = from_json(body[start:], allow_partial="on" if whole_texts else "trailing-strings")
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
 def _refuse(pointer: str, rule: str, message: str) -> NoReturn:

@@ -1,10 +1,54 @@
 """What a question to a model ends in, apart from how it is asked: whoever only runs actions need not load the model library."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pydantic import BaseModel
 
 from deedbox.model.failure import ActionFailure, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one question took at one endpoint: all requests that were sent, and the tokens of those that were answered.
+
+    `cost` is None where the settings name no price; `code` is the failure's, None where there is an answer.
+    """
+
+    endpoint: str
+    model: str
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    duration_ms: int
+    tool_calls: int = 0
+    repairs: int = 0
+    cost: Decimal | None = None
+    currency: str | None = None
+    code: str | None = None
+
+
+async def _unheard(_: Spent) -> None:
+    """Nobody keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How one question is asked.
+
+    `endpoint` is a name from the settings. `listener` is told the answer's text as far as it has come. `told` keeps what was
+    spent, once for each endpoint that was asked. `key` is the same in every attempt, for endpoints that take one.
+    """
+
+    endpoint: str | None = None
+    prompt_version: str | None = None
+    listener: Callable[[str], Awaitable[None]] | None = None
+    told: Callable[[Spent], Awaitable[None]] = _unheard
+    key: str | None = None
+
+
+PLAIN = Terms()
 
 
 @dataclass(frozen=True)

@@ -315,8 +315,21 @@ class Tools:
             "approval": next(iter(approvals), None),
             "approvals": approvals,
             "result": envelope.data if envelope.status != "pending" else None,
+            "title": self._titled(view.action),
+            "follow_ups": self._follow_ups(view),
         }
         return replace(envelope, data=_fitted(data, f"{self._base_url}/api/jobs/{view.job_id}"))
+
+    def _titled(self, name: str) -> str:
+        """What a person calls an action."""
+        action = self._actions.get(name)
+        return called(name).capitalize() if action is None else action.title.rstrip(".")
+
+    def _follow_ups(self, view: JobView) -> list[dict[str, str]]:
+        """What the reader of a finished result may ask for next, in the words that its action was declared with."""
+        action = self._actions.get(view.action)
+        offered = () if action is None or view.state != "completed" else action.follow_ups
+        return [{"label": one.label, "message": one.message} for one in offered]
 
     async def _cancel(self, who: Principal, job_id: UUID | str, reason: str) -> Envelope:
         found = _id(job_id, "job")

@@ -59,7 +59,7 @@ def _tool(action: Action) -> Tool:
         name=action.name,
         title=action.title.rstrip("."),
         description=_description(action),
-        input_schema=input_schema(action.input_model, action.document_fields),
+        input_schema=input_schema(action.input_model),
         output_schema=output_schema(action.output_model),
         version=action.version,
         annotations=annotations(action),

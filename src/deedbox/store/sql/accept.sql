@@ -87,6 +87,13 @@ SELECT count(*) FROM (
     SELECT FROM deedbox.queue WHERE lane_id = %(lane_id)s AND state = 'queued' AND due LIMIT %(limit)s
 ) AS counted
 
+-- name: held
+-- How many jobs of an action wait for a yes to their arguments, counted no further than the limit.
+SELECT count(*) FROM (
+    SELECT FROM deedbox.approval
+    WHERE tenant = %(tenant)s AND action = %(action)s AND state = 'pending' AND purpose = 'input' LIMIT %(limit)s
+) AS counted
+
 -- name: journal_call
 -- A call that stored no job: a replay, a conflict or a refusal.
 INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, source, action, job_id, key_sha256, input_sha256, trace,

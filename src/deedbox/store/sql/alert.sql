@@ -73,8 +73,10 @@ WITH old AS (
 ), told AS (
     INSERT INTO deedbox.alert (alert_id, tenant, cause, job_id, effect_id, message)
     SELECT gen_random_uuid(), m.tenant, 'effect_unknown_long', m.job_id, m.effect_id,
-           'Nobody knows for ' || greatest(1, floor(extract(epoch FROM deedbox.clock() - m.updated_at) / 3600))
-           || ' h whether ' || m.slot || ' was accepted by ' || m.connector || ':' || m.target
+           'Nobody knows for ' || CASE WHEN m.updated_at > deedbox.clock() - interval '2 hours'
+               THEN greatest(1, floor(extract(epoch FROM deedbox.clock() - m.updated_at) / 60)) || ' min'
+               ELSE floor(extract(epoch FROM deedbox.clock() - m.updated_at) / 3600) || ' h' END
+           || ' whether ' || m.slot || ' was accepted by ' || m.connector || ':' || m.target
            || CASE WHEN behind.many > 0 THEN '; ' || behind.many || ' wait behind it' ELSE '' END || '.'
     FROM moved m
     CROSS JOIN LATERAL (

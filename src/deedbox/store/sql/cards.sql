@@ -3,9 +3,11 @@
 SELECT a.approval_id, a.job_id, a.action, j.action_version, a.state, a.digest, j.idempotency_key, j.key_source, s.name,
        a.rule, a.policy_version, a.expires_at, a.audience, a.quorum, a.decided_at, d.name, a.reason, a.superseded_by,
        p.output, p.facts, p.proposal_id, a.group_name, j.subject, a.expires_at <= deedbox.clock(), q.state,
-       (SELECT pruned_at FROM deedbox.result WHERE job_id = a.job_id)
+       (SELECT pruned_at FROM deedbox.result WHERE job_id = a.job_id), t.name,
+       extract(epoch FROM a.expires_at - deedbox.clock())::float8
 FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
+LEFT JOIN deedbox.principal t ON t.principal_id = j.through
 LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
 LEFT JOIN deedbox.principal d ON d.principal_id = a.decided_by
 LEFT JOIN deedbox.proposal p ON p.job_id = a.job_id AND p.proposal_id = a.proposal_id
@@ -49,12 +51,32 @@ SELECT a.approval_id, a.action, j.action_version, s.name, a.expires_at, extract(
        ARRAY (SELECT coalesce(v.for_principal, v.principal_id) FROM deedbox.vote v WHERE v.approval_id = a.approval_id),
        CASE a.purpose WHEN 'input' THEN ARRAY ['Runs ' || replace(a.action, '_', ' ') || ' with what was asked for.']
        ELSE (SELECT coalesce(array_agg(e.summary ORDER BY e.position), '{}') FROM deedbox.proposal_effect e
-             WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name) END
+             WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name) END,
+       t.name, a.state, NULL::text, NULL::timestamptz
 FROM deedbox.approval a
 JOIN deedbox.job j ON j.job_id = a.job_id
 LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
+LEFT JOIN deedbox.principal t ON t.principal_id = j.through
 WHERE a.tenant = %(tenant)s AND a.state = 'pending' AND a.expires_at > deedbox.clock()
 ORDER BY a.expires_at, a.approval_id LIMIT %(limit)s
+
+-- name: voted
+-- What a person has decided, or voted on, the newest first: the same columns, with the vote and when it was given.
+SELECT a.approval_id, a.action, j.action_version, s.name, a.expires_at, extract(epoch FROM a.expires_at - deedbox.clock())::float8,
+       a.audience, a.quorum, j.subject, a.consequence, a.required_role, a.editors, a.policy_version, a.digest, a.purpose,
+       ARRAY (SELECT o.principal_id FROM deedbox.vote o WHERE o.approval_id = a.approval_id),
+       ARRAY (SELECT coalesce(o.for_principal, o.principal_id) FROM deedbox.vote o WHERE o.approval_id = a.approval_id),
+       CASE a.purpose WHEN 'input' THEN ARRAY ['Runs ' || replace(a.action, '_', ' ') || ' with what was asked for.']
+       ELSE (SELECT coalesce(array_agg(e.summary ORDER BY e.position), '{}') FROM deedbox.proposal_effect e
+             WHERE e.job_id = a.job_id AND e.proposal_id = a.proposal_id AND e.group_name = a.group_name) END,
+       t.name, a.state, v.decision, v.voted_at
+FROM (SELECT * FROM deedbox.vote WHERE principal_id = %(principal_id)s ORDER BY voted_at DESC LIMIT %(limit)s) AS v
+JOIN deedbox.approval a ON a.approval_id = v.approval_id
+JOIN deedbox.job j ON j.job_id = a.job_id
+LEFT JOIN deedbox.principal s ON s.principal_id = j.subject
+LEFT JOIN deedbox.principal t ON t.principal_id = j.through
+WHERE a.tenant = %(tenant)s
+ORDER BY v.voted_at DESC
 
 -- name: handed
 -- The says that are handed to a person at this moment, in one approval or in all, with their holders' roles.

@@ -82,7 +82,8 @@ DELETE FROM deedbox.status_token WHERE job_id = ANY (%(jobs)s)
 
 -- name: erase_alerts
 -- Take the sentences from the alerts.
-UPDATE deedbox.alert SET message = 'Erased.' WHERE job_id = ANY (%(jobs)s)
+UPDATE deedbox.alert SET message = 'Erased.', closed_reason = CASE WHEN closed_reason IS NOT NULL THEN 'Erased.' END
+WHERE job_id = ANY (%(jobs)s)
 
 -- name: erase_details
 -- Remove the details of what the audit says of these jobs, their approvals and their effects; the chain stays whole without.

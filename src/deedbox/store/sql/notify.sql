@@ -36,8 +36,8 @@ ORDER BY a.notify_at LIMIT %(limit)s
 FOR UPDATE OF a SKIP LOCKED
 
 -- name: audience
--- The living people of these approvals' audiences who have a mail address, each with all of its roles, but for whoever asked and
--- for those who have voted.
+-- The living people of these approvals' audiences who have a mail address, each with all of its roles, but for whoever asked,
+-- for those who have voted, and for those who look away just now.
 SELECT a.approval_id, p.principal_id, p.name, p.email, g.roles
 FROM deedbox.approval a
 JOIN deedbox.principal p ON p.tenant = a.tenant AND p.kind = 'person' AND p.disabled_at IS NULL AND p.email IS NOT NULL
@@ -45,6 +45,8 @@ CROSS JOIN LATERAL (SELECT array_agg(role ORDER BY role) AS roles FROM deedbox."
 WHERE a.approval_id = ANY (%(approvals)s) AND g.roles && a.audience
     AND NOT EXISTS (SELECT FROM deedbox.job j WHERE j.job_id = a.job_id AND j.subject = p.principal_id)
     AND NOT EXISTS (SELECT FROM deedbox.vote v WHERE v.approval_id = a.approval_id AND v.principal_id = p.principal_id)
+    AND NOT EXISTS (SELECT FROM deedbox.approval_snooze z WHERE z.approval_id = a.approval_id AND z.principal_id = p.principal_id
+                        AND z.until > deedbox.clock())
 ORDER BY a.approval_id, p.name
 
 -- name: mark_stages
@@ -86,14 +88,6 @@ FOR UPDATE SKIP LOCKED
 -- Keep whose an alert is, that it was told, and when the next time is; never again where it is null.
 UPDATE deedbox.alert SET owner = %(owner)s, told = told + 1, notify_at = deedbox.clock() + make_interval(secs => %(next_s)s::float8)
 WHERE alert_id = %(alert_id)s
-
--- name: long_unknown
--- Effects that nobody has settled for so many seconds, the oldest first. One is enough: what was closed is not opened again.
-SELECT e.effect_id, e.job_id, e.slot, extract(epoch FROM deedbox.clock() - e.updated_at)::float8
-FROM deedbox.effect e
-WHERE e.state IN ({{effect.confirm}}) AND e.updated_at <= deedbox.clock() - make_interval(secs => %(older_s)s)
-    AND NOT EXISTS (SELECT FROM deedbox.alert a WHERE a.effect_id = e.effect_id AND a.cause = 'effect_unknown_long')
-ORDER BY e.updated_at LIMIT %(limit)s
 
 -- name: long_queued
 -- Tenants with a lane that goes on and whose first jobs have been due for so many seconds, with that lane; but for those of whom

@@ -30,6 +30,10 @@ SELECT p.principal_id, p.name, p.disabled_at IS NOT NULL
 FROM deedbox.identity i JOIN deedbox.principal p USING (principal_id)
 WHERE i.tenant = %(tenant)s AND i.issuer = %(issuer)s AND i.subject = %(subject)s
 
+-- name: issuers
+-- The providers at which a person is known.
+SELECT issuer FROM deedbox.identity WHERE principal_id = %(principal_id)s ORDER BY linked_at
+
 -- name: make
 -- Make a person whom a provider calls so. No row where the name is taken, or there is no such tenant.
 WITH made AS (

@@ -111,6 +111,11 @@ WHERE job_id = ANY (%(jobs)s) AND body IS NOT NULL
 -- Remove the checkpoints.
 DELETE FROM deedbox.step WHERE job_id = ANY (%(jobs)s)
 
+-- name: prune_comments
+-- Remove what people said of these jobs' approvals.
+DELETE FROM deedbox.approval_comment
+WHERE approval_id = ANY (ARRAY (SELECT approval_id FROM deedbox.approval WHERE job_id = ANY (%(jobs)s)))
+
 -- name: prune_inputs
 -- Remove the inputs. Whatever still has one has its other contents too: this is the last of them.
 DELETE FROM deedbox.job_payload WHERE job_id = ANY (%(jobs)s)
@@ -179,6 +184,13 @@ DELETE FROM deedbox.call WHERE call_id = ANY (ARRAY (
     ORDER BY call_id LIMIT %(limit)s
 ))
 
+-- name: closed_alerts
+-- Remove alerts that were closed longer ago than so many seconds, bounded.
+DELETE FROM deedbox.alert WHERE alert_id = ANY (ARRAY (
+    SELECT alert_id FROM deedbox.alert WHERE closed_at < deedbox.clock() - make_interval(secs => %(keep_s)s)
+    ORDER BY closed_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+))
+
 -- name: records
 -- The next jobs of a month, by id from a cursor on.
 SELECT job_id FROM deedbox.job
@@ -219,6 +231,10 @@ DELETE FROM deedbox.verdict WHERE job_id = ANY (%(jobs)s)
 -- name: forget_proposed
 -- Remove what is left of these jobs' proposed effects.
 DELETE FROM deedbox.proposal_effect WHERE job_id = ANY (%(jobs)s)
+
+-- name: forget_model_calls
+-- Remove what these jobs asked of models.
+DELETE FROM deedbox.model_call WHERE job_id = ANY (%(jobs)s)
 
 -- name: places
 -- The next jobs by id from a cursor on: how many were looked at, the last of them, and those that are in `queue` and in `result`,

@@ -1,9 +1,12 @@
 -- name: next_look_up
--- Seconds until the next look-up of one of these connectors is due; no row where none is scheduled.
-SELECT greatest(0, extract(epoch FROM look_up_at - deedbox.clock()) + CASE look_ups WHEN 0 THEN %(first_s)s ELSE 0 END)::float8
-FROM deedbox.effect
-WHERE state IN ({{effect.confirm}}) AND look_up_at IS NOT NULL AND connector = ANY (%(connectors)s)
-ORDER BY look_up_at LIMIT 1
+-- Seconds until the next look-up of one of these connectors is due, null where none is scheduled. A first look-up comes later than
+-- its row says, so those behind it count as well; some are enough, for it is asked again before long.
+SELECT min(greatest(0, extract(epoch FROM look_up_at - deedbox.clock()) + CASE look_ups WHEN 0 THEN %(first_s)s ELSE 0 END))::float8
+FROM (
+    SELECT look_up_at, look_ups FROM deedbox.effect
+    WHERE state IN ({{effect.confirm}}) AND look_up_at IS NOT NULL AND connector = ANY (%(connectors)s)
+    ORDER BY look_up_at LIMIT 100
+) AS first
 
 -- name: claim
 -- Take unknown effects whose look-up is due, the longest due first, and say when the next one of each is, so that nobody else

@@ -31,7 +31,15 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
         FROM deedbox.job_document d JOIN deedbox.document c ON c.tenant = d.tenant AND c.sha256 = d.sha256
         WHERE d.job_id = j.job_id),
        j.replaces, (SELECT coalesce(array_agg(x.job_id ORDER BY x.job_id), '{}') FROM deedbox.job x WHERE x.replaces = j.job_id),
-       j.parent_job_id, q.deadline, r.pruned_at, j.subject
+       j.parent_job_id, q.deadline, r.pruned_at, j.subject,
+       (SELECT jsonb_build_object('calls', sum(m.calls), 'requests', sum(m.requests), 'input_tokens', sum(m.input_tokens),
+            'output_tokens', sum(m.output_tokens), 'tool_calls', sum(m.tool_calls),
+            'cost', coalesce(jsonb_object_agg(m.currency, trim_scale(m.cost)::text) FILTER (WHERE m.currency IS NOT NULL), '{}'),
+            'unpriced', coalesce(sum(m.calls) FILTER (WHERE m.currency IS NULL), 0))
+        FROM (SELECT c.currency, count(*) AS calls, sum(c.requests) AS requests, sum(c.input_tokens) AS input_tokens,
+                     sum(c.output_tokens) AS output_tokens, sum(c.tool_calls) AS tool_calls, sum(c.cost) AS cost
+              FROM deedbox.model_call c WHERE c.job_id = j.job_id GROUP BY c.currency) AS m
+        HAVING count(*) > 0)
 FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
@@ -141,15 +149,24 @@ SELECT at, kind, what, detail FROM (
                               'message', a.message, 'model', a.model, 'repairs', a.repairs, 'usage', a.usage)
     FROM j JOIN deedbox.attempt a USING (job_id)
     UNION ALL
+    SELECT m.called_at, 3, m.turn, 'model', coalesce(m.code, 'answered'),
+           jsonb_build_object('part', m.part, 'turn', m.turn, 'endpoint', m.endpoint, 'model', m.model, 'attempt_id', m.attempt_id,
+                              'requests', m.requests, 'input_tokens', m.input_tokens, 'output_tokens', m.output_tokens,
+                              'tool_calls', m.tool_calls, 'repairs', m.repairs, 'duration_ms', m.duration_ms,
+                              'cost', trim_scale(m.cost)::text, 'currency', m.currency)
+    FROM j JOIN deedbox.model_call m USING (job_id)
+    UNION ALL
     SELECT a.requested_at, 4, 0, 'approval', 'requested',
            jsonb_build_object('approval_id', a.approval_id, 'group', a.group_name, 'purpose', a.purpose, 'audience', a.audience,
                               'expires_at', a.expires_at, 'digest', encode(a.digest, 'hex'), 'rule', a.rule)
     FROM j JOIN deedbox.approval a USING (job_id)
     UNION ALL
     SELECT v.voted_at, 5, 0, 'vote', v.decision,
-           jsonb_build_object('approval_id', v.approval_id, 'by', p.name, 'how', v.how, 'digest', encode(v.digest, 'hex'))
+           jsonb_build_object('approval_id', v.approval_id, 'by', p.name, 'for', h.name, 'how', v.how,
+                              'digest', encode(v.digest, 'hex'))
     FROM j JOIN deedbox.approval a USING (job_id) JOIN deedbox.vote v USING (approval_id)
     LEFT JOIN deedbox.principal p USING (principal_id)
+    LEFT JOIN deedbox.principal h ON h.principal_id = v.for_principal
     UNION ALL
     SELECT a.decided_at, 6, 0, 'approval', a.state,
            jsonb_build_object('approval_id', a.approval_id, 'by', p.name, 'how', a.decided_how, 'reason', a.reason)
@@ -171,6 +188,10 @@ SELECT at, kind, what, detail FROM (
                               'message', f.message, 'first_sent_at', f.first_sent_at, 'approval_id', f.approval_id,
                               'verdict_id', f.verdict_id)
     FROM j JOIN deedbox.effect f USING (job_id)
+    UNION ALL
+    SELECT d.at, 10, d.seq, 'verb', d.verb, jsonb_build_object('by', d.actor, 'how', d.door)
+    FROM j JOIN deedbox.audit d ON d.subject_id = j.job_id::text
+    WHERE d.subject_kind = 'job' AND d.verb IN ('cancel', 'take_up', 'close', 'replace')
 ) AS entry ORDER BY at, rank, n
 
 -- name: measure

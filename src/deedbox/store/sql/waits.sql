@@ -48,3 +48,10 @@ LEFT JOIN LATERAL (
 ) AS h ON t.order_by IS NOT NULL
 WHERE e.effect_id = %(effect_id)s AND e.tenant = %(tenant)s
 ORDER BY t.target
+
+-- name: first
+-- The effect that has waited longest to go to a target, as its index knows it.
+SELECT effect_id FROM deedbox.effect
+WHERE (tenant, connector, target) = (%(tenant)s, %(connector)s, %(target)s)
+    AND CASE WHEN state IN ({{effect.late_receipt}}) THEN true END AND CASE WHEN state IN ({{effect.lease}}) THEN true END
+ORDER BY order_key, effect_id LIMIT 1

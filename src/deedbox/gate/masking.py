@@ -1,7 +1,8 @@
 """Masking what is shown of a job to somebody who neither asked for it nor decides it.
 
 Fields that the action or a connector marks are masked where they stand; their values are masked as well wherever else they turn
-up: in a mail made from the input, in what a provider answered.
+up: in a mail made from the input, in what a provider answered. What a provider says of a failure is masked before it
+is kept, because its event is told to whoever listens.
 """
 
 from dataclasses import dataclass, field

@@ -1,1 +1,0 @@
-"""Thousands of effects at providers that break, counted where they happen."""
