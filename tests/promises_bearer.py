@@ -58,4 +58,9 @@ BEARER: tuple[Guarantee, ...] = (
         "An agent of pydantic-ai, LangGraph or the OpenAI SDK acts through Deedbox, and a call it makes twice is one job.",
         "issue: tools for agents",
     ),
+    Guarantee(
+        "G-MCP-DROP-IN",
+        "On an MCP server that somebody has already, Deedbox's tools and tasks stand beside that server's own.",
+        "faces: MCP",
+    ),
 )

@@ -7,6 +7,7 @@ followed by its job's id.
 
 from deedbox.mcp.asks import PageAsks
 from deedbox.mcp.deps import Addition, McpDeps, View
+from deedbox.mcp.drop_in import DropIn
 from deedbox.mcp.entry import McpFace
 
-__all__ = ["Addition", "McpDeps", "McpFace", "PageAsks", "View"]
+__all__ = ["Addition", "DropIn", "McpDeps", "McpFace", "PageAsks", "View"]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import BaseRoute
 
     from deedbox.http.deps import HttpDeps
-    from deedbox.mcp import McpFace, View
+    from deedbox.mcp import McpDeps, McpFace, View
     from deedbox.mcp.deps import Who
 
 from deedbox.wiring.callers import resolver
@@ -32,30 +34,39 @@ def mcp_routes(installation: Installation, stopping: asyncio.Event, http: "HttpD
 def make_mcp(installation: Installation, stopping: asyncio.Event, who: "Who") -> "McpFace":
     """The face; `who` says who holds a request's bearer token, as the HTTP API does, and `stopping` lets its streams go."""
     # Imported late: a command that only asks must not wait for the protocol's library.
-    from deedbox.mcp import McpDeps, McpFace, PageAsks  # noqa: PLC0415
+    from deedbox.mcp import McpFace  # noqa: PLC0415
+
+    return McpFace(mcp_deps(installation, stopping, who))
+
+
+def mcp_deps(installation: Installation, stopping: asyncio.Event, who: "Who | None" = None) -> "McpDeps":
+    """What the face stands on, in this process; without `who` for a server that asks by itself who is there."""
+    from deedbox.mcp import McpDeps, PageAsks  # noqa: PLC0415 -- late, as above
     from deedbox.operate.asking import ApprovalPages  # noqa: PLC0415
     from deedbox.operate.replies import Replies  # noqa: PLC0415
 
     settings = installation.settings
-    return McpFace(
-        McpDeps(
-            tools=installation.tools,
-            views=installation.views,
-            approvals=installation.approvals,
-            who=who,
-            public_url=settings.public_url,
-            asks=PageAsks(ApprovalPages(installation.pool, settings.public_url)),
-            keys=installation.secrets,
-            replies=Replies(installation.pool),
-            hears=installation.wakeup,
-            wakeup=installation.wakeup,
-            hosts=tuple(sorted(settings.mcp_hosts)),
-            origins=tuple(sorted(settings.mcp_origins)),
-            max_bytes=settings.max_json_bytes,
-            view=_view(),
-            stopping=stopping,
-        )
+    return McpDeps(
+        tools=installation.tools,
+        views=installation.views,
+        approvals=installation.approvals,
+        who=who or _nobody,
+        public_url=settings.public_url,
+        asks=PageAsks(ApprovalPages(installation.pool, settings.public_url)),
+        keys=installation.secrets,
+        replies=Replies(installation.pool),
+        hears=installation.wakeup,
+        wakeup=installation.wakeup,
+        hosts=tuple(sorted(settings.mcp_hosts)),
+        origins=tuple(sorted(settings.mcp_origins)),
+        max_bytes=settings.max_json_bytes,
+        view=_view(),
+        stopping=stopping,
     )
+
+
+async def _nobody(_request: "Request") -> "Response":
+    raise RuntimeError("who calls is for the server that this was added to")
 
 
 def _view() -> "View":
