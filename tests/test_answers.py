@@ -216,7 +216,7 @@ async def test_the_session_in_the_documentation_is_what_the_commands_say(databas
                 (tmp_path / "audit.ndjson").write_text((await cli("audit", "export")).out, encoding="utf-8")
         said += ["$ deedbox audit export > audit.ndjson", "$ deedbox audit verify --file audit.ndjson"]
         said += (await Cli(None, tmp_path)("audit", "verify", "--file", "audit.ndjson")).out.splitlines()
-    session = _steady("\n".join(said))
+    session = steady("\n".join(said))
     page = PAGE.read_text(encoding="utf-8")
     found = re.search(r"(?<=<!-- session -->\n```\n).*?(?=\n```\n<!-- end of session -->)", page, re.DOTALL)
     assert found is not None
@@ -226,7 +226,7 @@ async def test_the_session_in_the_documentation_is_what_the_commands_say(databas
     assert found[0] == session, f"run this test with {PASTE}=1 and read what changed"
 
 
-def _steady(text: str) -> str:
+def steady(text: str) -> str:
     """The text with ids, times and hashes that are the same in every run."""
     ids: dict[str, str] = {}
 

@@ -175,7 +175,7 @@ def tools_page() -> str:
 
 
 def _outputs() -> dict[Path, Callable[[], str]]:
-    from tools.pages import doors_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
+    from tools.pages import doors_page, faults_page, guarantees_page, settings_page  # noqa: PLC0415 -- tests must be importable only here
 
     return {
         **{path: partial(migration, path, names) for path, names in holders().items()},
@@ -188,6 +188,7 @@ def _outputs() -> dict[Path, Callable[[], str]]:
         ROOT / "docs/settings.md": settings_page,
         ROOT / "docs/guarantees.md": guarantees_page,
         ROOT / "docs/doors.md": doors_page,
+        ROOT / "docs/faults.md": faults_page,
     }
 
 

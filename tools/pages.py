@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from deedbox.settings import Settings
 from tests.doors import table
+from tests.faults import SECTIONS
 from tests.guarantees import GUARANTEES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,6 +98,19 @@ def doors_page() -> str:
     lines += ["What becomes of a decision, by what it is and by which door it comes: the state of the approval, or the code of"]
     lines += ["the refusal. A refusal changes nothing. `tests/test_decision_doors.py` proves each cell on every run.", ""]
     return "\n".join([*lines, *table(), ""])
+
+
+def faults_page() -> str:
+    """The page of faults met in public, each with the tests in which it is met."""
+    lines = ["# Faults met in public", "", "<!-- written by `make derive` from tests/faults.py; do not edit -->", ""]
+    lines += ["What users of comparable systems reported, what is right, and the tests that show it on every run.", ""]
+    for section, faults in SECTIONS.items():
+        lines += [f"## {section}", "", "| fault | right | shown by |", "|---|---|---|"]
+        for one in faults:
+            shown = ", ".join(f"[`{test.split('::')[1]}`](../tests/{test.split('::')[0]}.py)" for test in one.tests)
+            lines.append(f"| {one.fault} | {one.right} | {shown} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def variable(name: str, field: FieldInfo) -> str:

@@ -28,6 +28,7 @@ from deedbox.operate.cards import (
     CommentLine,
     Decision,
     DecisionResult,
+    DoneBefore,
     EditedBy,
     RepeatView,
     Show,
@@ -81,6 +82,7 @@ class Approvals:
                 return None
             found = await editing.effects(connection, row[1], row[20], row[21])
             votes = await cards.votes(connection, approval_id)
+            sent = await cards.sent(connection, row[1], approval_id) if standing.state == "approved" else []
             said = await remarks.comments(connection, approval_id, MOST_COMMENTS)
             away = await remarks.snoozed(connection, tenant, UUID(principal.principal_id), MOST_LINES)
             documents = await cards.documents(connection, row[1])
@@ -95,6 +97,10 @@ class Approvals:
             card_of(row, standing, votes, documents, principal),
             comments=tuple(CommentLine(name, mask.texts(text), at.astimezone(UTC)) for name, text, at in said),
             snoozed_until=away.get(approval_id),
+            sent=tuple(
+                DoneBefore(slot, connector, target, state, provider_id, None if at is None else at.astimezone(UTC))
+                for slot, connector, target, state, provider_id, at in sent
+            ),
         )
         if asked is not None:
             model = None if action is None else action.input_model

@@ -125,7 +125,7 @@ class RepeatView:
 
 @dataclass(frozen=True, slots=True)
 class DoneBefore:
-    """An effect of the replaced job as it stands, with the provider's id of what it accepted, and since when it knows."""
+    """An effect as it stands, with the provider's id of what it accepted, and since when it knows."""
 
     slot: str
     connector: str
@@ -206,6 +206,8 @@ class ApprovalCard:
     """The service that called in the name of `asked_by`, where one did."""
     remaining_s: float = 0.0
     """Until the deadline, in seconds by the database's clock."""
+    sent: tuple[DoneBefore, ...] = ()
+    """What became of what it let out, with its receipts, once it was approved."""
     comments: tuple[CommentLine, ...] = ()
     snoozed_until: datetime | None = None
     """Until when this principal looks away from it."""

@@ -33,6 +33,12 @@ async def held_input(connection: Connection, approval_id: UUID) -> tuple[str, st
     return (str(row[0]), str(row[1]), row[2]) if row else None
 
 
+async def sent(connection: Connection, job_id: UUID, approval_id: UUID) -> list[tuple[Any, ...]]:
+    """What became of what an approval let out: slot, connector, target, state, the provider's id, and since when."""
+    cursor = await connection.execute(statement("cards", "sent"), {"job_id": job_id, "approval_id": approval_id})
+    return await cursor.fetchall()
+
+
 async def announced(connection: Connection, tenant: str, limit: int) -> list[tuple[Any, ...]]:
     """What of a tenant waits for its window to pass."""
     cursor = await connection.execute(statement("cards", "announced"), {"tenant": tenant, "limit": limit})

@@ -10,6 +10,7 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from deedbox.web.difference import differences
 from deedbox.web.visible import host_of, safe_url, visible
 
 _STYLE = resources.files("deedbox.web").joinpath("static", "deedbox.css").read_bytes()
@@ -116,8 +117,15 @@ class Pages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters.update(
-            visible=visible, when=when, utc=utc, remaining=remaining, lasted=lasted, title_of=title_of, size_of=size_of
+        cast("dict[str, Any]", self._environment.filters).update(
+            differences=differences,
+            visible=visible,
+            when=when,
+            utc=utc,
+            remaining=remaining,
+            lasted=lasted,
+            title_of=title_of,
+            size_of=size_of,
         )
         self._environment.tests["long"] = is_long
         known: dict[str, Any] = {

@@ -31,6 +31,18 @@ SELECT a.purpose, a.rule, CASE a.purpose WHEN 'input' THEN p.input END
 FROM deedbox.approval a LEFT JOIN deedbox.job_payload p ON p.job_id = a.job_id
 WHERE a.approval_id = %(approval_id)s
 
+-- name: sent
+-- What became of what an approval let out, in the order it was proposed, with the provider's id of what was accepted.
+SELECT e.slot, e.connector, e.target, e.state, r.provider_id, r.stored_at
+FROM deedbox.effect e
+JOIN deedbox.proposal_effect p ON p.proposal_effect_id = e.proposal_effect_id
+LEFT JOIN LATERAL (
+    SELECT provider_id, stored_at FROM deedbox.receipt
+    WHERE job_id = e.job_id AND effect_id = e.effect_id ORDER BY receipt_id LIMIT 1
+) AS r ON true
+WHERE e.job_id = %(job_id)s AND e.approval_id = %(approval_id)s AND e.kind = 'act'
+ORDER BY p.position, e.effect_id
+
 -- name: announced
 -- Effects of a tenant that a verdict lets out when their window has passed, the next to leave first.
 SELECT e.effect_id, e.job_id, e.action, p.summary, e.connector, e.target, e.slot, v.opens_at,
