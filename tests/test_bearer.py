@@ -247,6 +247,8 @@ async def test_every_route_asks_for_the_scope_of_its_verb_and_says_which(databas
                     assert set(scopes) == {f"deedbox:{verb}" for verb in needed.scopes}
                     asked += 1
             assert asked > 30
+            unscoped = [one for one, needed in ROUTES.items() if not needed.scopes and needed.who not in {"open", "session"}]
+            assert unscoped == [("GET", "/api/me"), ("DELETE", "/mcp")], "a route that any token opens"
 
 
 @proves("G-BEARER-SCOPE")

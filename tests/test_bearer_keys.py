@@ -66,6 +66,8 @@ async def test_an_issuer_that_is_away_is_not_stormed_and_what_is_known_stays_goo
             assert {answer.status_code for answer in answers} == {503}
             assert {answer.json()["code"] for answer in answers} == {"provider_away"}
             assert answers[0].headers["retry-after"] == "5"
+            for _ in range(3):
+                assert (await me(site, token)).status_code == 503
             assert len(provider.asked) == 1
             provider.spoil_metadata = {}
             monkeypatch.setattr(published, "AGAIN_S", 0.0)

@@ -57,11 +57,9 @@ class Published:
         elif monotonic() - self._read_at > REFRESH_S:
             await self._read(wait=False)
         found = self._matching(kid, algorithm)
-        if not found and monotonic() - self._began_at >= AGAIN_S:
+        if not found:
+            # Sooner than it is due, for a key that is new; or once more for the reading that is under way.
             await self._read(wait=True)
-            found = self._matching(kid, algorithm)
-        elif not found and self._reading is not None:
-            await asyncio.wait([self._reading])
             found = self._matching(kid, algorithm)
         if not self._is_believed():
             raise ProviderAwayError("its keys cannot be read")
