@@ -58,11 +58,8 @@ class TargetRoutes:
 
     async def egress(self, request: Request, principal: Principal) -> Response:
         """GET /api/targets/egress: where one leads to, and whether that may be dialled; nothing is."""
-        given = {name: headers.text_parameter(request, name) or "" for name in ("connector", "target")}
-        missing = tuple(Problem(f"/{name}", "required", "names it") for name, value in given.items() if not value)
-        if missing:
-            raise DeedboxError("invalid_input", "Name the connector and the target.", problems=missing)
-        return answer(plain(await self._deps.targets.egress(principal, given["connector"], given["target"])))
+        connector, target = (headers.text_parameter(request, name) or "" for name in ("connector", "target"))
+        return answer(plain(await self._deps.targets.egress(principal, connector, target)))
 
     async def change(self, request: Request, principal: Principal) -> Response:
         """PUT /api/targets: pause one, resume it, limit it."""
