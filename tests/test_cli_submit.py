@@ -57,3 +57,17 @@ async def test_a_file_is_submitted_line_by_line_and_once(database: TestDatabase,
     refused(await cli("jobs", "submit", "notes.py", "take_note", "nothing.jsonl", "--as", "Ada", **said), 2, "nothing.jsonl")
     unknown = await cli("jobs", "submit", "notes.py", "drop_note", "notes.jsonl", "--as", "Ada", "--json", **said)
     assert {one["code"] for one in json.loads(unknown.out)["refused"]} == {"not_found", "invalid_json"}
+
+
+async def test_a_file_names_a_registered_receiver_for_all_of_its_lines(database: TestDatabase, tmp_path: Path) -> None:
+    receiver = {"name": "desk", "url": "http://127.0.0.1:9/hook", "secrets": ["whsec_" + "QUJD" * 8]}
+    cli = Cli(database.owner_url, tmp_path, {"DEEDBOX_CALLBACKS": json.dumps([receiver])})
+    (tmp_path / "notes.py").write_text(APP)
+    (tmp_path / "notes.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n')
+    said = {"stdin": f"{PASSWORD}\n"}
+    assert (await cli("users", "add", "Ada", "--role", "operator", **said)).code == 0
+    call = ("jobs", "submit", "notes.py", "take_note", "notes.jsonl", "--as", "Ada", "--key-from", "id", "--json")
+    wrong = await cli(*call, "--callback", "nobody", **said)
+    assert [one["code"] for one in json.loads(wrong.out)["refused"]] == ["invalid_input", "invalid_input"]
+    assert (await cli(*call, "--callback", "desk", **said)).json()["accepted"] == 2
+    assert await database.rows("SELECT target, count(*) FROM deedbox.callback GROUP BY target") == [("desk", 2)]

@@ -81,9 +81,11 @@ async def test_every_route_of_approvals_is_described(database: TestDatabase) -> 
         "/api/approvals",
         "/api/approvals/decisions",
         "/api/approvals/{approval_id}",
+        "/api/approvals/{approval_id}/comments",
         "/api/approvals/{approval_id}/decision",
         "/api/approvals/{approval_id}/delegate",
         "/api/approvals/{approval_id}/edit",
+        "/api/approvals/{approval_id}/snooze",
         "/api/delegations",
         "/api/delegations/{delegation_id}/withdraw",
     }

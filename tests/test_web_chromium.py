@@ -35,6 +35,7 @@ LOOK = """() => {
   const root = document.documentElement;
   if (root.scrollWidth > root.clientWidth) problems.push(`overflow: ${root.scrollWidth} > ${root.clientWidth}`);
   for (const e of document.querySelectorAll('button, a.button, input:not([type=hidden]), textarea, summary')) {
+    if (!e.checkVisibility()) continue;
     const box = e.getBoundingClientRect();
     if (box.height < 44) problems.push(`small: ${e.outerHTML.slice(0, 80)} ${box.height}`);
   }

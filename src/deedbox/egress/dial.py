@@ -24,21 +24,27 @@ async def resolve(host: str, port: int, policy: EgressPolicy) -> tuple[Address, 
     if not isinstance(parsed, str):
         check_address(parsed, policy, port=port)
         return (parsed,)
+    found = await addresses_of(parsed, port)
+    for address in found:
+        check_address(address, policy, host=parsed, port=port)
+    return found
+
+
+async def addresses_of(name: str, port: int) -> tuple[Address, ...]:
+    """Every address that a name has now, unchecked. Raises EgressRefused for what is no address, NotSent for none."""
     loop = asyncio.get_running_loop()
     try:
-        answers = await loop.getaddrinfo(parsed, port, type=socket.SOCK_STREAM)
+        answers = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise NotSent("dns_failed", f"The host {parsed} could not be resolved.", phase="resolve") from error
+        raise NotSent("dns_failed", f"The host {name} could not be resolved.", phase="resolve") from error
     found: dict[Address, None] = {}
     for _family, _kind, _protocol, _name, sockaddr in answers:
         try:
             found[ipaddress.ip_address(str(sockaddr[0]))] = None
         except ValueError:
-            raise EgressRefused(f"The host {parsed} resolves to something that is not an address.") from None
+            raise EgressRefused(f"The host {name} resolves to something that is not an address.") from None
     if not found:
-        raise NotSent("dns_failed", f"The host {parsed} has no address.", phase="resolve")
-    for address in found:
-        check_address(address, policy, host=parsed, port=port)
+        raise NotSent("dns_failed", f"The host {name} has no address.", phase="resolve")
     return tuple(found)
 
 

@@ -1,12 +1,11 @@
 """What would happen if a host were dialled: its addresses, and which rule opens or shuts each. Nothing is dialled."""
 
 import asyncio
-import ipaddress
-import socket
 from dataclasses import dataclass
 
 from deedbox.egress.address import Address, EgressPolicy, check_address, denied_range, parse_host
-from deedbox.egress.failures import EgressRefused
+from deedbox.egress.dial import addresses_of
+from deedbox.egress.failures import EgressRefused, NotSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +35,20 @@ async def reach(host: str, port: int, policy: EgressPolicy, *, deadline_s: float
     except EgressRefused as error:
         return Reach(host, port, open=False, message=error.message)
     if not isinstance(parsed, str):
-        return _judged(str(parsed), port, None, [parsed], policy)
+        return _judged(str(parsed), port, None, (parsed,), policy)
     try:
         async with asyncio.timeout(deadline_s):
-            answers = await asyncio.get_running_loop().getaddrinfo(parsed, port, type=socket.SOCK_STREAM)
+            found = await addresses_of(parsed, port)
     except TimeoutError:
         return Reach(parsed, port, open=False, message=f"The host {parsed} was not resolved in {deadline_s:g} s.")
-    except OSError:
-        return Reach(parsed, port, open=False, message=f"The host {parsed} could not be resolved.")
-    try:
-        found = list(dict.fromkeys(ipaddress.ip_address(str(answer[4][0])) for answer in answers))
-    except ValueError:
-        return Reach(parsed, port, open=False, message=f"The host {parsed} resolves to something that is not an address.")
+    except (EgressRefused, NotSent) as error:
+        return Reach(parsed, port, open=False, message=error.message)
     return _judged(parsed, port, parsed, found, policy)
 
 
-def _judged(shown: str, port: int, name: str | None, found: list[Address], policy: EgressPolicy) -> Reach:
+def _judged(shown: str, port: int, name: str | None, found: tuple[Address, ...], policy: EgressPolicy) -> Reach:
     seen = tuple(_seen(ip, name, port, policy) for ip in found)
     shut = [one for one in seen if not one.open]
-    if not seen:
-        return Reach(shown, port, open=False, message=f"The host {shown} has no address.")
     if shut:
         # One shut answer shuts the host.
         return Reach(shown, port, open=False, message=f"Refused: {shut[0].address} is {shut[0].rule}.", addresses=seen)

@@ -93,13 +93,13 @@ class Targets:
     async def egress(self, principal: Principal, connector: str, target: str) -> Reach:
         """Where a target leads to, and whether that may be dialled: every address it has now, each with the rule about it.
 
-        Names are resolved, within five seconds; nothing is dialled. Raises DeedboxError: permission_denied, not_found where the
-        connector does not say where it leads to, invalid_input where one of the two is not named.
+        Names are resolved, within five seconds; nothing is dialled. Raises DeedboxError: permission_denied, invalid_input where
+        either is not named, not_found where the connector does not say where it leads to.
         """
         if not principal.may("read"):
             raise DeedboxError("permission_denied", "Reading targets needs a role that may read.")
-        given = {"/connector": connector, "/target": target}
-        missing = tuple(Problem(pointer, "required", "names it") for pointer, value in given.items() if not value)
+        given = {"connector": connector, "target": target}
+        missing = tuple(Problem(f"/{name}", "required", "names it") for name, value in given.items() if not value)
         if missing:
             raise DeedboxError("invalid_input", "Name the connector and the target.", problems=missing)
         ask = getattr(self._leads.get(connector), "leads_to", None)
