@@ -39,7 +39,6 @@ ALLOWED = {
     "egress/client.py": "the one client",
     "egress/connections.py": "its connections",
     "egress/dial.py": "the one dial",
-    "egress/reach.py": "resolves a name and says what would be allowed; dials nothing",
     "egress/transport.py": "the transport under both",
     "connectors/smtp.py": "speaks over a socket that egress dialled",
     "worker/agent.py": "an agent whose model is an endpoint of ours, and which gets no other",
