@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import sys
+from typing import Literal
 
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
@@ -28,7 +29,7 @@ class TaskParams(RequestParams):
 class GetTask(Request):
     """Asks how a task stands."""
 
-    method: str = "tasks/get"
+    method: Literal["tasks/get"] = "tasks/get"
     params: TaskParams
     name_param = "taskId"
 
@@ -43,7 +44,7 @@ class Task(Result):
 class Handle(Result):
     """The answer to a call that became a task."""
 
-    result_type: str = "task"
+    result_type: Literal["task"] = "task"
     task_id: str
 
 
