@@ -185,17 +185,6 @@ async def test_what_is_wrong_with_a_token_is_told_to_nobody_and_changes_nothing(
             assert await site.told("take_token") == []
 
 
-@pytest.mark.parametrize(
-    "junk", ["ey..", "eyJ.eyJ.eyJ", "ey" + "A" * 20_000 + ".e30.AA", "eyJhbGciOiJSUzI1NiJ9.W10.AA", "eyé.a.b"]
-)
-async def test_what_is_no_token_asks_nobody(database: TestDatabase, junk: str):
-    with HostileProvider(await seconds(database)) as provider:
-        async with taking(database, provider) as site, site.api() as client:
-            answer = await client.get("/api/me", headers=[(b"Authorization", f"Bearer {junk}".encode())])
-            assert answer.status_code == 401
-            assert provider.asked == []
-
-
 @proves("G-BEARER")
 async def test_tokens_are_for_the_server_or_for_the_face_and_settings_may_name_what_else(database: TestDatabase):
     with HostileProvider(await seconds(database)) as provider:

@@ -156,3 +156,14 @@ async def test_whoever_goes_away_while_keys_are_read_ends_it_for_nobody_else(dat
             principal = await second
             assert principal is not None
             assert readings(provider) == 1
+
+
+@pytest.mark.parametrize(
+    "junk", ["ey..", "eyJ.eyJ.eyJ", "ey" + "A" * 20_000 + ".e30.AA", "eyJhbGciOiJSUzI1NiJ9.W10.AA", "eyé.a.b"]
+)
+async def test_what_is_no_token_asks_nobody(database: TestDatabase, junk: str):
+    with HostileProvider(await seconds(database)) as provider:
+        async with taking(database, provider) as site, site.api() as client:
+            answer = await client.get("/api/me", headers=[(b"Authorization", f"Bearer {junk}".encode())])
+            assert answer.status_code == 401
+            assert provider.asked == []

@@ -221,6 +221,8 @@ async def test_a_client_that_takes_tasks_follows_one_to_its_end(database: TestDa
         gate = ships.gate()
         starting = asyncio.create_task(client.call("watch_gate", {"gate": str(gate)}, tasks=True))
         await begun(ships, gate, starting)
+        # What is done while the call is answered is no task, so the work goes on until it was.
+        await ships.answered()
         gate.touch()
         done = await starting
         assert done.answer["status"] == "success", done.answer

@@ -101,6 +101,15 @@ class Fleet:
 
         return int(await until(look, bool, within=UP_WITHIN_S))
 
+    async def answered(self) -> None:
+        """Wait until a server has answered a call at `/mcp` that led to a job."""
+
+        async def look() -> bool:
+            lines = (self.folder / "said.log").read_text(errors="replace").splitlines()
+            return any('"route": "/mcp"' in line and '"job_id"' in line for line in lines)
+
+        await until(look, bool, within=UP_WITHIN_S)
+
     async def stored(self) -> int:
         """How many jobs there are."""
         return int(str(await self.database.value("SELECT count(*) FROM deedbox.job")))
