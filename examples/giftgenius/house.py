@@ -4,38 +4,28 @@ import asyncio
 import json
 import os
 import secrets
-import signal
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import httpx2
 
 from examples.giftgenius.shop import TOKEN_VARIABLE
+from examples.processes import ExampleError, Processes, free_port, port_in, sources
 
-ROOT: Final = Path(__file__).resolve().parent.parent.parent
 APP: Final = "examples.giftgenius.app:app"
 OVER: Final = ("completed", "failed_terminal", "failed_retryable", "canceled")
 
 
-class HouseError(RuntimeError):
-    """Something that did not come about in time, with what was seen last."""
-
-
 @dataclass
-class House:
+class House(Processes):
     """Everything that runs, and how to talk to it as the agent's operator."""
 
-    state: Path
-    environment: dict[str, str]
-    http: httpx2.AsyncClient
     url: str = ""
     shop_url: str = ""
     key: str = ""
-    processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict[str, asyncio.subprocess.Process])
 
     @classmethod
     @asynccontextmanager
@@ -45,25 +35,20 @@ class House:
         """Start everything, with these settings beside its own; end everything."""
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(httpx2.AsyncClient(timeout=40, trust_env=False))
-            house = cls(state, dict(os.environ), http)
+            house = cls(state, dict(os.environ), http, APP)
             stack.push_async_callback(house.close)
             await house.start(pause_ms, settings or {})
             yield house
 
     async def start(self, pause_ms: float, settings: Mapping[str, str]) -> None:
         """The shop first, then the database, the agent's key, and Deedbox's processes."""
-        (self.state / "logs").mkdir(parents=True, exist_ok=True)
         token, port_file = secrets.token_hex(16), self.state / "shop.port"
         port_file.unlink(missing_ok=True)
-        self.environment |= {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-            "PYTHONUNBUFFERED": "1",
-            TOKEN_VARIABLE: token,
-        }
+        self.environment |= {**sources(), TOKEN_VARIABLE: token}
         await self.spawn("shop", "examples.giftgenius.shop", "--port-file", str(port_file), "--pause-ms", str(pause_ms))
-        shop = await _port_in(port_file)
+        shop = await port_in(port_file)
         self.shop_url = f"http://127.0.0.1:{shop}"
-        port = await _free_port()
+        port = await free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.environment |= {
             "DEEDBOX_STATE": str(self.state / "deedbox"),
@@ -76,66 +61,10 @@ class House:
             **settings,
         }
         await self.cli("migrate")
-        lines = (await self.cli("keys", "add", "gift-agent", "--role", "operator", "--label", "giftgenius")).split()
-        self.key = next(word for word in lines if word.startswith("dbx_"))
-        await self.spawn("api", "deedbox.cli.main", "api", APP)
-        await self.spawn("worker", "deedbox.cli.main", "worker", APP)
-        await self._ready()
-
-    async def spawn(self, name: str, module: str, *arguments: str) -> None:
-        """Start one Python process; its output goes to its log."""
-        with (self.state / "logs" / f"{name}.log").open("ab") as log:
-            self.processes[name] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                module,
-                *arguments,
-                env=self.environment,
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-
-    async def cli(self, *arguments: str) -> str:
-        """Run one command to its end and return what it printed. Raises HouseError when it failed."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "deedbox.cli.main",
-            *arguments,
-            env=self.environment,
-            cwd=ROOT,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 90)
-        if process.returncode:
-            raise HouseError(f"deedbox {' '.join(arguments[:2])}: {err.decode()[-600:]}")
-        return out.decode()
-
-    async def close(self) -> None:
-        """End every process, the neighbours last."""
-        for process in reversed(self.processes.values()):
-            if process.returncode is None:
-                process.terminate()
-        for process in self.processes.values():
-            try:
-                await asyncio.wait_for(process.wait(), 20)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-
-    async def _ready(self) -> None:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    if (await self.http.get(f"{self.url}/readyz")).status_code == 200:
-                        return
-                except httpx2.HTTPError:
-                    pass
-                await asyncio.sleep(0.1)
+        self.key = await self.add_key("gift-agent", "operator", "giftgenius")
+        await self.serve("api")
+        await self.serve("worker")
+        await self.ready(self.url)
 
     async def call(self, method: str, path: str, *, key: str | None = None, **more: Any) -> httpx2.Response:
         """One call of the API as the agent."""
@@ -146,7 +75,7 @@ class House:
         """The job as the agent sees it."""
         answer = await self.call("GET", f"/api/jobs/{job_id}" + (f"?wait={wait}" if wait else ""))
         if answer.status_code != 200:
-            raise HouseError(f"job {job_id}: {answer.status_code} {answer.text[:300]}")
+            raise ExampleError(f"job {job_id}: {answer.status_code} {answer.text[:300]}")
         return answer.json()
 
     async def until_over(self, job_id: str, within: float = 120) -> dict[str, Any]:
@@ -157,7 +86,7 @@ class House:
                 while (seen := await self.job(job_id, 10))["state"] not in OVER:
                     pass
         except TimeoutError:
-            raise HouseError(f"job {job_id} is {seen.get('state')}: {seen.get('last_error')}") from None
+            raise ExampleError(f"job {job_id} is {seen.get('state')}: {seen.get('last_error')}") from None
         return seen
 
     async def events(self, job_id: str) -> list[dict[str, Any]]:
@@ -191,28 +120,5 @@ class House:
                 while (seen := await self.shop())[name] < least:  # noqa: ASYNC110 -- another process counts
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise HouseError(f"the shop's {name} did not come to {least}: {seen}") from None
+            raise ExampleError(f"the shop's {name} did not come to {least}: {seen}") from None
         return seen
-
-    async def replace_worker_by_kill(self) -> int:
-        """SIGKILL the worker and start another; returns the killed process's id."""
-        old = self.processes["worker"]
-        os.kill(old.pid, signal.SIGKILL)
-        await old.wait()
-        await self.spawn("worker", "deedbox.cli.main", "worker", APP)
-        return old.pid
-
-
-async def _free_port() -> int:
-    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    port = int(server.sockets[0].getsockname()[1])
-    server.close()
-    await server.wait_closed()
-    return port
-
-
-async def _port_in(path: Path) -> int:
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 -- another process writes it, whole or not at all
-            await asyncio.sleep(0.05)
-    return int(await asyncio.to_thread(path.read_text))

@@ -19,7 +19,8 @@ from typing import Any, cast
 
 import httpx2
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from examples.processes import CLI, ROOT, ExampleError, free_port, is_ready, key_in, sources
+
 APP = "examples.hermes_handoff.app:app"
 WITHIN_S = 120.0
 
@@ -45,10 +46,10 @@ class Show:
 
     async def cli(self, *arguments: str, given: str = "") -> str:
         """Run one command to its end."""
-        process = await self._start("deedbox.cli.main", *arguments, out=asyncio.subprocess.PIPE)
+        process = await self._start(CLI, *arguments, out=asyncio.subprocess.PIPE)
         out, _ = await asyncio.wait_for(process.communicate(given.encode()), WITHIN_S)
         if process.returncode:
-            raise RuntimeError(f"deedbox {' '.join(arguments)} failed; see {self.state / 'log'}")
+            raise ExampleError(f"deedbox {' '.join(arguments)} failed; see {self.state / 'log'}")
         return out.decode()
 
     async def spawn(self, module: str, *arguments: str) -> str:
@@ -56,7 +57,7 @@ class Show:
         process = await self._start(module, *arguments, out=asyncio.subprocess.PIPE)
         self.processes.append(process)
         if process.stdout is None:
-            raise RuntimeError("a process without its output")
+            raise ExampleError("a process without its output")
         return (await asyncio.wait_for(process.stdout.readline(), WITHIN_S)).decode()
 
     async def _start(self, module: str, *arguments: str, out: int) -> asyncio.subprocess.Process:
@@ -90,7 +91,7 @@ class Show:
             while seen.get("state") != state:
                 seen = await self.call("GET", f"/api/jobs/{job_id}?wait=2", who=self.mira)
                 if seen.get("failure"):
-                    raise RuntimeError(f"job {job_id} ended: {seen['failure']}")
+                    raise ExampleError(f"job {job_id} ended: {seen['failure']}")
         return seen
 
     async def approve(self, job_id: str) -> None:
@@ -110,9 +111,8 @@ class Show:
 async def opened(state: Path) -> AsyncGenerator[Show]:
     """Everything started, with secrets of its own; ended by its ids."""
     async with httpx2.AsyncClient(timeout=60, trust_env=False) as http:
-        place = [str(ROOT), str(ROOT / "src")]
         base = {name: text for name, text in os.environ.items() if not name.startswith("DEEDBOX_")}
-        environment = {**base, "PYTHONPATH": os.pathsep.join(place), "PYTHONUNBUFFERED": "1", "AI_ACTIONS_ENABLED": "true"}
+        environment = {**base, **sources(), "AI_ACTIONS_ENABLED": "true"}
         show = Show(state, http, {**environment, "DEEDBOX_STATE": str(state / "deedbox")})
         try:
             await _set_up(show)
@@ -127,14 +127,14 @@ async def opened(state: Path) -> AsyncGenerator[Show]:
 async def _set_up(show: Show) -> None:
     password, token, hermes_key = secrets.token_hex(12), secrets.token_hex(16), secrets.token_hex(16)
     signing = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    port = await _free_port()
+    port = await free_port()
     show.url = f"http://127.0.0.1:{port}"
     await show.cli("migrate")
     await show.cli("roles", "add", "drafter", "--verb", "submit")
     await show.cli("users", "add", "mira", "--role", "manager", given=f"{password}\n")
-    show.key = _key(await show.cli("keys", "add", "desk", "--role", "operator"))
+    show.key = key_in(await show.cli("keys", "add", "desk", "--role", "operator"))
     # What Hermes holds of ours: a key that may hand in drafts and nothing else.
-    hermes = _key(await show.cli("keys", "add", "hermes", "--role", "drafter"))
+    hermes = key_in(await show.cli("keys", "add", "hermes", "--role", "drafter"))
     show.environment |= {
         "HERMES_API_KEY": hermes_key,
         "HERMES_HOOK_SECRET": signing,
@@ -169,22 +169,15 @@ async def _set_up(show: Show) -> None:
         "DEEDBOX_TARGETS": json.dumps(targets),
         "DEEDBOX_EGRESS_ALLOW": f"127.0.0.1:{ports['hermes']},127.0.0.1:{ports['desk']}",
     }
-    await show.spawn("deedbox.cli.main", "serve", APP)
+    await show.spawn(CLI, "serve", APP)
     async with asyncio.timeout(WITHIN_S):
-        while not await _ready(show):  # noqa: ASYNC110 -- another process gets ready
+        while not await is_ready(show.http, show.url):
+            if show.processes[-1].returncode is not None:
+                raise ExampleError(f"Deedbox did not start; see {show.state / 'log'}")
             await asyncio.sleep(0.1)
     given = {"name": "mira", "password": password}
     show.mira = str((await show.http.post(f"{show.url}/api/login", json=given)).json()["token"])
     await show.call("PUT", "/api/switch", who=show.mira, given={"on": True, "reason": "the example begins"})
-
-
-async def _ready(show: Show) -> bool:
-    if show.processes[-1].returncode is not None:
-        raise RuntimeError(f"Deedbox did not start; see {show.state / 'log'}")
-    try:
-        return (await show.http.get(f"{show.url}/readyz")).is_success
-    except httpx2.TransportError:
-        return False
 
 
 async def by_api(show: Show) -> None:
@@ -230,18 +223,6 @@ async def by_webhook(show: Show) -> None:
 
 def _hook(show: Show) -> str:
     return str(json.loads(show.environment["DEEDBOX_TARGETS"])[0]["base_url"])
-
-
-def _key(text: str) -> str:
-    return next(word for word in text.split() if word.startswith("dbx_"))
-
-
-async def _free_port() -> int:
-    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    port = int(server.sockets[0].getsockname()[1])
-    server.close()
-    await server.wait_closed()
-    return port
 
 
 async def main() -> int:

@@ -5,16 +5,16 @@ import json
 import os
 import secrets
 import signal
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
 import httpx2
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from examples.processes import ExampleError, Processes, free_port, port_in, sources
+
 APP = "examples.support_desk.app:app"
 
 
@@ -28,18 +28,11 @@ class Reply:
     body: dict[str, Any]
 
 
-class DeskError(RuntimeError):
-    """Something that did not come about in time, with what was seen last."""
-
-
 @dataclass
-class Desk:
+class Desk(Processes):
     """Everything that runs, and how to talk to it."""
 
-    state: Path
     port: int
-    environment: dict[str, str]
-    http: httpx2.AsyncClient
     crm_url: str = ""
     crm_token: str = ""
     key: str = ""
@@ -47,7 +40,6 @@ class Desk:
     first_job: str = ""
     customer: str = "zoe.brandt@example.org"
     password: str = ""
-    processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict[str, asyncio.subprocess.Process])
 
     @property
     def url(self) -> str:
@@ -58,11 +50,6 @@ class Desk:
     def maildir(self) -> Path:
         """Where the mailbox keeps what it got."""
         return self.state / "mails"
-
-    @property
-    def logs(self) -> Path:
-        """Where each process writes."""
-        return self.state / "logs"
 
     @property
     def drafter(self) -> str:
@@ -76,9 +63,7 @@ class Desk:
         """Start everything; end everything."""
         async with AsyncExitStack() as stack:
             http = await stack.enter_async_context(httpx2.AsyncClient(timeout=40, trust_env=False))
-            port = await _free_port()
-            desk = cls(state, port, dict(os.environ), http)
-            desk.logs.mkdir(parents=True, exist_ok=True)
+            desk = cls(state, dict(os.environ), http, APP, await free_port())
             stack.push_async_callback(desk.close)
             await desk.start()
             yield desk
@@ -86,11 +71,7 @@ class Desk:
     async def start(self) -> None:
         """Neighbours first, then the database, its people, and Deedbox's processes."""
         self.crm_token, self.password = secrets.token_hex(16), secrets.token_hex(12)
-        self.environment |= {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
-            "PYTHONUNBUFFERED": "1",
-            "SUPPORT_DESK_CRM_TOKEN": self.crm_token,
-        }
+        self.environment |= {**sources(), "SUPPORT_DESK_CRM_TOKEN": self.crm_token}
         crm, mail = self.state / "crm.port", self.state / "mail.port"
         for leftover in (crm, mail):
             leftover.unlink(missing_ok=True)
@@ -107,7 +88,7 @@ class Desk:
         await self.spawn(
             "mailbox", "examples.support_desk.mailbox", "--port", "0", "--maildir", str(self.maildir), "--port-file", str(mail)
         )
-        crm_port, mail_port = await _port_in(crm), await _port_in(mail)
+        crm_port, mail_port = await port_in(crm), await port_in(mail)
         self.crm_url = f"http://127.0.0.1:{crm_port}"
         target = {
             "name": "crm",
@@ -130,71 +111,12 @@ class Desk:
         }
         await self.cli("migrate")
         await self.cli("users", "add", "mira", "--role", "manager", given=self.password)
-        lines = (await self.cli("keys", "add", "desk-form", "--role", "operator", "--label", "demo")).split()
-        self.key = next(word for word in lines if word.startswith("dbx_"))
-        await self.spawn("api", "deedbox.cli.main", "api", APP)
-        await self.spawn("worker", "deedbox.cli.main", "worker", APP)
-        await self.spawn("dispatch", "deedbox.cli.main", "dispatch", APP)
-        await self._ready()
+        self.key = await self.add_key("desk-form", "operator", "demo")
+        for role in ("api", "worker", "dispatch"):
+            await self.serve(role)
+        await self.ready(self.url)
         await self.log_in()
         await self.switch(on=True, reason="demo: the desk opens")
-
-    async def spawn(self, name: str, module: str, *arguments: str) -> None:
-        """Start one Python process; its output goes to its log."""
-        with (self.logs / f"{name}.log").open("ab") as log:
-            self.processes[name] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                module,
-                *arguments,
-                env=self.environment,
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                stdin=asyncio.subprocess.DEVNULL,
-            )
-
-    async def cli(self, *arguments: str, given: str | None = None) -> str:
-        """Run one command to its end and return what it printed. Raises DeskError when it failed."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "deedbox.cli.main",
-            *arguments,
-            env=self.environment | {"COLUMNS": "112"},
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(f"{given}\n".encode() if given else b""), 60)
-        if process.returncode:
-            raise DeskError(f"deedbox {' '.join(arguments[:2])}: {err.decode()[-600:]}")
-        return out.decode()
-
-    async def _ready(self) -> None:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    if (await self.http.get(f"{self.url}/readyz")).status_code == 200:
-                        return
-                except httpx2.TransportError:
-                    pass
-                if self.processes["api"].returncode is not None:
-                    raise DeskError(f"the API did not start; see {self.logs / 'api.log'}")
-                await asyncio.sleep(0.1)
-
-    async def close(self) -> None:
-        """End every process by its id: politely, then not."""
-        for process in self.processes.values():
-            if process.returncode is None:
-                process.terminate()
-        for process in self.processes.values():
-            try:
-                await asyncio.wait_for(process.wait(), 15)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
 
     async def log_in(self) -> None:
         """Log in over HTTP as the person who approves."""
@@ -235,7 +157,7 @@ class Desk:
         """The job as its caller sees it."""
         answer = await self._call("GET", f"/api/jobs/{job_id}" + (f"?wait={wait}" if wait else ""), who=self.key)
         if answer.status != 200:
-            raise DeskError(f"job {job_id}: {answer.status} {answer.text[:300]}")
+            raise ExampleError(f"job {job_id}: {answer.status} {answer.text[:300]}")
         return answer.body
 
     async def until(self, job_id: str, state: str, within: float = 30) -> dict[str, Any]:
@@ -249,7 +171,7 @@ class Desk:
                         return seen
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise DeskError(f"job {job_id} is {seen.get('state')}, not {state}: {seen.get('last_error')}") from None
+            raise ExampleError(f"job {job_id} is {seen.get('state')}, not {state}: {seen.get('last_error')}") from None
 
     async def approval_of(self, job_id: str) -> dict[str, Any]:
         """The pending approval of a job, as Mira sees it."""
@@ -258,7 +180,7 @@ class Desk:
             card = await self._call("GET", f"/api/approvals/{line['approval_id']}", who=self.token)
             if card.body["job_id"] == job_id:
                 return card.body
-        raise DeskError(f"job {job_id} has no pending approval")
+        raise ExampleError(f"job {job_id} has no pending approval")
 
     async def decide(self, approval_id: str, digest: str, decision: str) -> Reply:
         """Decide as Mira."""
@@ -282,7 +204,7 @@ class Desk:
                             return effect
                     await asyncio.sleep(0.1)
         except TimeoutError:
-            raise DeskError(f"no effect of job {job_id} became {state}; seen: {seen}") from None
+            raise ExampleError(f"no effect of job {job_id} became {state}; seen: {seen}") from None
 
     async def effect_verb(self, effect_id: str, verb: str) -> Reply:
         """One verb of the ledger, as Mira."""
@@ -292,21 +214,13 @@ class Desk:
         """Turn the database half of the switch, as Mira."""
         answer = await self._call("PUT", "/api/switch", who=self.token, content=json.dumps({"on": on, "reason": reason}))
         if answer.status != 200:
-            raise DeskError(f"switch: {answer.status} {answer.text[:300]}")
+            raise ExampleError(f"switch: {answer.status} {answer.text[:300]}")
 
     async def switch_by_service(self) -> Reply:
         """Try to turn the switch on with a program's key."""
         return await self._call(
             "PUT", "/api/switch", who=self.key, content=json.dumps({"on": True, "reason": "I am a program"})
         )
-
-    async def replace_worker_by_kill(self) -> int:
-        """SIGKILL the worker and start another; returns the killed process's id."""
-        old = self.processes["worker"]
-        os.kill(old.pid, signal.SIGKILL)
-        await old.wait()
-        await self.spawn("worker", "deedbox.cli.main", "worker", APP)
-        return old.pid
 
     async def _crm(self, method: str, path: str, **more: Any) -> Any:
         answer = await self.http.request(
@@ -353,23 +267,4 @@ def _items(value: Any) -> list[dict[str, Any]]:
     for part in parts:
         if isinstance(part, list):
             return cast("list[dict[str, Any]]", part)
-    raise DeskError(f"the CRM answered {value!r}")
-
-
-async def _free_port() -> int:
-    server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    port = int(server.sockets[0].getsockname()[1])
-    server.close()
-    await server.wait_closed()
-    return port
-
-
-async def _port_in(path: Path) -> int:
-    async with asyncio.timeout(30):
-        while not (text := await asyncio.to_thread(_read, path)):  # noqa: ASYNC110 -- another process writes the file
-            await asyncio.sleep(0.05)
-    return int(text)
-
-
-def _read(path: Path) -> str:
-    return path.read_text().strip() if path.exists() else ""
+    raise ExampleError(f"the CRM answered {value!r}")
