@@ -1,6 +1,5 @@
 """The questions after the fact, from whatever id is at hand, and the session of them that the documentation shows."""
 
-import os
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -29,6 +28,7 @@ from deedbox.worker.model_call import ModelClient, ModelEndpoint
 from tests.builders import principal
 from tests.database import TestDatabase
 from tests.guarantees import proves
+from tests.pasted import same_in
 from tests.road import Poll, Road, road
 from tests.servers.api import PERSON_TOKEN, Api, api, problem_of
 from tests.servers.commands import Cli
@@ -37,7 +37,6 @@ from tests.test_gate import Paper
 
 pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
-PASTE = "DEEDBOX_PASTE_SESSIONS"
 """Set to write the session into the page instead of comparing it."""
 
 
@@ -217,13 +216,7 @@ async def test_the_session_in_the_documentation_is_what_the_commands_say(databas
         said += ["$ deedbox audit export > audit.ndjson", "$ deedbox audit verify --file audit.ndjson"]
         said += (await Cli(None, tmp_path)("audit", "verify", "--file", "audit.ndjson")).out.splitlines()
     session = steady("\n".join(said))
-    page = PAGE.read_text(encoding="utf-8")
-    found = re.search(r"(?<=<!-- session -->\n```\n).*?(?=\n```\n<!-- end of session -->)", page, re.DOTALL)
-    assert found is not None
-    if os.environ.get(PASTE):
-        PAGE.write_text(page.replace(found[0], session), encoding="utf-8")
-        return
-    assert found[0] == session, f"run this test with {PASTE}=1 and read what changed"
+    same_in(PAGE, session)
 
 
 def steady(text: str) -> str:

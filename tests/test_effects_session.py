@@ -1,6 +1,5 @@
 """The session of `deedbox effects` in the documentation: what nobody knows is looked at, and left to two people."""
 
-import os
 import re
 from pathlib import Path
 
@@ -9,8 +8,9 @@ import pytest
 from deedbox.extend.connector import Ambiguous, Refused
 from tests.builders import Outbox, Planned, outbox_on
 from tests.database import TestDatabase
+from tests.pasted import same_in
 from tests.servers.commands import PASSWORD, Cli, people
-from tests.test_answers import PASTE, steady
+from tests.test_answers import steady
 
 pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "effects.md"
@@ -52,10 +52,4 @@ async def test_the_session_in_the_documentation_is_what_the_commands_say(databas
             said += [f"$ deedbox {shown}", *(line.rstrip() for line in f"{ended.out}{ended.err}".splitlines())]
     session = re.sub(r"for \d+ s\b", "for 1 s", steady("\n".join(said)))
     session = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)", "2026-11-30 09:31", session)
-    page = PAGE.read_text(encoding="utf-8")
-    found = re.search(r"(?<=<!-- session -->\n```\n).*?(?=\n```\n<!-- end of session -->)", page, re.DOTALL)
-    assert found is not None
-    if os.environ.get(PASTE):
-        PAGE.write_text(page.replace(found[0], session), encoding="utf-8")
-        return
-    assert found[0] == session, f"run this test with {PASTE}=1 and read what changed"
+    same_in(PAGE, session)

@@ -6,7 +6,6 @@ then Chromium with its scripts on, clicking whatever there is.
 
 import asyncio
 import re
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from tests.road import until
 from tests.servers.commands import PASSWORD, Cli, introduced, key_of, opened_pool
 from tests.servers.console import field_of, log_in
 from tests.servers.house import links_of, read, text_of
+from tests.servers.listening import free_port
 from tests.servers.smtp_server import SmtpServer
 from tests.test_web_chromium import ARGUMENTS, CHROMIUM
 
@@ -64,12 +64,6 @@ SELECT (SELECT array_agg((approval_id, state, decided_at, notify_at, audience)::
        (SELECT array_agg((job_id, seq, type)::text ORDER BY seq) FROM deedbox.event),
        (SELECT array_agg(verb ORDER BY seq) FROM deedbox.audit WHERE verb NOT LIKE 'login%%')
 """
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now, for a server that has to come back to it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def settings(server: SmtpServer, port: int) -> dict[str, str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
@@ -21,21 +20,10 @@ from deedbox.wiring import Database
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.road import until
+from tests.servers.listening import Listening
 from tests.servers.mcp_house import ERAS, Era, Script, TakesTasks, desk
 
 pytestmark = pytest.mark.anyio
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
 
 
 @dataclass
@@ -76,7 +64,7 @@ async def shop(database: TestDatabase) -> AsyncGenerator[Shop]:
         assert price_of
         asgi = server.streamable_http_app(streamable_http_path="/mcp", stateless_http=True)
         listener = socket.create_server(("127.0.0.1", 0))
-        serving = _Server(uvicorn.Config(asgi, log_config=None, access_log=False, ws="none"))
+        serving = Listening(asgi, lifespan="auto")
         running = [
             asyncio.create_task(wiring.run_roles(beside, ("worker",), stopping)),
             asyncio.create_task(serving.serve(sockets=[listener])),

@@ -1,13 +1,14 @@
 """The session with the Inspector that stands in the docs is what its commands say."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.database import TestDatabase
 from tests.guarantees import proves
-from tests.outside.session import block, put, session, stands
+from tests.outside.session import session
+from tests.pasted import same_in
+from tests.servers.commands import ROOT
 from tests.servers.fleet import fleet
 from tools import node
 
@@ -16,11 +17,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not node.is_current(), reaso
 
 @proves("G-MCP-CLIENTS")
 async def test_the_session_in_the_docs_is_what_the_inspector_says(database: TestDatabase, tmp_path: Path):
-    """With PASTE_SESSION set it is put there first."""
     async with fleet(database, tmp_path) as ships:
         server = await ships.server()
         await ships.worker()
         said = await session(ships, server.port or 0)
-    if os.environ.get("PASTE_SESSION"):
-        put(said)
-    assert stands() == block(said)
+    same_in(ROOT / "docs" / "agents.md", said, mark="inspector")

@@ -18,6 +18,7 @@ from deedbox.dispatch.loop import Dispatcher
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from tests.database import TestDatabase
+from tests.pasted import PASTE
 from tests.road import Road, road
 from tests.ruled import approvals, say
 from tests.servers.http_provider import HttpProvider
@@ -28,8 +29,6 @@ from tests.test_web_chromium import browser as browser  # noqa: PLC0414 -- the f
 
 pytestmark = pytest.mark.anyio
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PASTE = "DEEDBOX_PASTE_SESSIONS"
-"""Set to write the pictures into the docs; what they show is looked at by whoever does so."""
 WANTED = {"inbox": "360-light", "card": "360-light", "edit": "360-light", "receipt": "360-light", "changed": "1280-dark"}
 """Which pictures the docs show, and from which window."""
 _TEXT = (

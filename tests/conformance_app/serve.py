@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,6 +31,7 @@ from tests.conformance_app.fixtures import PLAIN, additions, with_jobs
 from tests.conformance_app.jobs import app
 from tests.database import TestDatabase
 from tests.road import principal
+from tests.servers.listening import Listening
 from tests.servers.round_robin import round_robin
 
 _FORM = {"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}
@@ -69,18 +69,6 @@ class FormAsks:
             await approvals.decide(self.manager, one.approval_id, card.digest_hex, "approve", None, "fixture")
 
 
-class Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, asgi: Any) -> None:
-        super().__init__(uvicorn.Config(asgi, log_config=None, access_log=False, lifespan="off", ws="none"))
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-
 def _face(installation: Installation, stopping: asyncio.Event, caller: Principal, manager: Principal) -> McpFace:
     async def who(_request: Request) -> Principal | Response:
         return caller
@@ -105,14 +93,14 @@ async def replicas(database: TestDatabase, many: int) -> AsyncGenerator[str]:
         async with transaction(beside.pool) as connection:
             await switch.turn_root(connection, "acts", is_on=True, changed_by="test", reason="a test")
         loops = asyncio.create_task(wiring.run_roles(beside, ("worker", "dispatch"), stopping))
-        servers: list[tuple[Server, asyncio.Task[None]]] = []
+        servers: list[tuple[Listening, asyncio.Task[None]]] = []
         ports: list[int] = []
         try:
             for _ in range(many):
                 one = await stack.enter_async_context(wiring.opened(settings, app(), place, roles=("api",)))
                 listener = socket.create_server(("127.0.0.1", 0))
                 ports.append(listener.getsockname()[1])
-                server = Server(Starlette(routes=[_face(one, stopping, caller, manager).route()]))
+                server = Listening(Starlette(routes=[_face(one, stopping, caller, manager).route()]))
                 servers.append((server, asyncio.create_task(server.serve(sockets=[listener]))))
                 await server.listening.wait()
             if many == 1:

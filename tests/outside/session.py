@@ -1,6 +1,6 @@
 """A terminal session with the Inspector against real processes, as it stands in docs/agents.md.
 
-tests/test_mcp_session.py runs it and compares; with PASTE_SESSION set it puts it there. What differs from run to run
+tests/test_mcp_session.py runs it and compares, or puts it there (tests/pasted.py). What differs from run to run
 (ids, process numbers, ports) is written in one way.
 """
 
@@ -10,12 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from tests.servers.commands import ROOT
 from tests.servers.fleet import Fleet
 from tools import node
 
-PAGE = ROOT / "docs" / "agents.md"
-_BLOCK = re.compile(r"(<!-- inspector -->\n).*?(<!-- end of inspector -->)", re.DOTALL)
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 WITHIN_S = 120.0
 
@@ -87,21 +84,3 @@ async def _run(command: str, environment: dict[str, str]) -> str:
     out, err = await asyncio.wait_for(process.communicate(), WITHIN_S)
     assert process.returncode == 0, (command, out.decode(), err.decode())
     return out.decode()
-
-
-def stands() -> str:
-    """What stands in the docs."""
-    found = _BLOCK.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    return found[0].removeprefix(found[1]).removesuffix(found[2])
-
-
-def block(text: str) -> str:
-    """A session as it stands in the docs."""
-    return f"```console\n{text}\n```\n"
-
-
-def put(text: str) -> None:
-    """Put a session there."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_BLOCK.sub(lambda found: found[1] + block(text) + found[2], page), encoding="utf-8")

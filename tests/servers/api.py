@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
-import uvicorn
 from pydantic import BaseModel, Field
 
 from deedbox.access import KeyCache, add_key, resolve_key
@@ -40,6 +39,7 @@ from deedbox.store.wakeup import Wakeup
 from tests.builders import ScriptedConnector
 from tests.database import TestDatabase
 from tests.road import Road, principal, road
+from tests.servers.listening import Listening
 
 PERSON_TOKEN = "a person's own key"
 FAULTY_TOKEN = "makes the server fail"
@@ -114,18 +114,6 @@ def desk(script: Script) -> App:
         return Told(text="planned")
 
     return app
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
 
 
 @dataclass
@@ -237,8 +225,7 @@ async def api(database: TestDatabase, *, keep_alive_s: float = 15.0, limits: Lim
             stopping=stopping,
             keep_alive_s=keep_alive_s,
         )
-        config = uvicorn.Config(make_app(deps), log_config=None, access_log=False, lifespan="off", ws="none")
-        server = _Server(config)
+        server = Listening(make_app(deps))
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await server.listening.wait()

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta, timezone
 from uuid import UUID
 
 import httpx2
-import uvicorn
 from starlette.applications import Starlette
 
 from deedbox.access import LoginGuard, Passwords, add_user
@@ -36,6 +35,7 @@ from deedbox.store.ids import IdSource
 from deedbox.store.pool import Pool
 from deedbox.web import WebDeps, routes
 from tests.database import TestDatabase
+from tests.servers.listening import Listening
 
 ZONE = timezone(timedelta(hours=2), "CEST")
 DEADLINE = datetime(2026, 5, 14, 16, 30, tzinfo=ZONE)
@@ -189,18 +189,6 @@ class Desk:
         return DocumentFile('<img>"ß.eml', "text/html", b"<script>alert(1)</script>")
 
 
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-
 @dataclass
 class Console:
     """A running console and what it stands on."""
@@ -240,7 +228,7 @@ async def console(database: TestDatabase) -> AsyncGenerator[Console]:
         guard=LoginGuard(Passwords()),
         alerts=Alerts(pool),
     )
-    server = _Server(uvicorn.Config(Starlette(routes=routes(deps)), log_config=None, lifespan="off", ws="none"))
+    server = Listening(Starlette(routes=routes(deps)), access_log=True)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await server.listening.wait()

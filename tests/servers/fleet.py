@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from deedbox.access import IdSource, Pool, add_key
 from tests.database import TestDatabase
 from tests.road import until
 from tests.servers.commands import ROOT, environment
+from tests.servers.listening import free_port
 
 UP_WITHIN_S = 120.0
 
@@ -53,7 +53,7 @@ class Fleet:
 
     async def server(self, port: int | None = None) -> Started:
         """Start a server, on a port that was used before where one is named, and wait until it is ready."""
-        chosen = port or _free()
+        chosen = port or free_port()
         one = await self._start("api", DEEDBOX_PORT=str(chosen), DEEDBOX_PUBLIC_URL=f"http://127.0.0.1:{chosen}")
         one.port = chosen
         async with httpx2.AsyncClient(trust_env=False, timeout=10) as client:
@@ -131,8 +131,3 @@ async def fleet(
         yield one
     finally:
         await asyncio.gather(*(each.kill() for each in one.started))
-
-
-def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import secrets
-import socket
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from urllib.parse import urlencode
 
 import httpx2
 
+from tests.servers.listening import free_port
 from tools import node
 
 
@@ -32,16 +32,10 @@ class Inspector:
         return f"{self.url}/?{urlencode(query)}"
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @asynccontextmanager
 async def inspector(place: Path, server: str, bearer: str) -> AsyncGenerator[Inspector]:
     """Run it against a server. Raises LookupError where Node's packages are not set up."""
-    port, token = _free_port(), secrets.token_hex(24)
+    port, token = free_port(), secrets.token_hex(24)
     environment = {
         **node.environment(),
         "HOME": str(place),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-import uvicorn
 
 from deedbox import wiring
 from deedbox.access import add_user
@@ -16,20 +15,9 @@ from deedbox.extend.registry import App
 from deedbox.settings import Settings
 from deedbox.wiring import Database, Installation
 from tests.database import TestDatabase
+from tests.servers.listening import Listening
 
 PASSWORD = "correct horse, battery"
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
 
 
 @dataclass
@@ -85,7 +73,7 @@ async def house(database: TestDatabase, app: App | None = None, **settings: Any)
     try:
         async with wiring.opened(chosen, app or App(), place, roles=("api",)) as installation:
             asgi: Any = wiring.make_asgi(installation, stopping)
-            server = _Server(uvicorn.Config(asgi, log_config=None, access_log=False, lifespan="off", ws="none"))
+            server = Listening(asgi)
             running = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 await server.listening.wait()

@@ -2,12 +2,9 @@
 
 import base64
 import hashlib
-import json
 import secrets
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,7 +14,7 @@ from deedbox.extend.registry import App
 from deedbox.model.identity import VERBS
 from tests.database import TestDatabase
 from tests.servers.installed import House, house
-from tests.servers.openid_provider import HostileProvider
+from tests.servers.openid_provider import HostileProvider, provider_process
 
 ROLES = {"desk": ["manager", "viewer"], "ops": ["operator"]}
 EVERYTHING = " ".join(f"deedbox:{verb}" for verb in VERBS)
@@ -57,24 +54,9 @@ server.serve_forever()
 """
 
 
-@contextmanager
-def real_issuer(*users: Mapping[str, Any]) -> Generator[str]:
+def real_issuer(*users: Mapping[str, Any]) -> AbstractContextManager[str]:
     """oidc-provider-mock in a process of its own, issuing signed access tokens."""
-    given = {"users": users, "scopes": EVERYTHING.split()}
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _REAL, json.dumps(given)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        assert port, "the issuer did not start"
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.communicate()
+    return provider_process(_REAL, {"users": users, "scopes": EVERYTHING.split()})
 
 
 async def authorized(issuer: str, subject: str, *, scope: str, resource: str, back: str = "http://127.0.0.1/back") -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import httpx2
-import uvicorn
 from mcp import Client
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.streamable_http import streamable_http_client
@@ -29,6 +28,7 @@ from deedbox.store.transaction import transaction
 from deedbox.wiring import Database, Installation
 from tests.builders import ScriptedConnector
 from tests.database import TestDatabase
+from tests.servers.listening import Listening
 from tests.servers.round_robin import round_robin
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -105,18 +105,6 @@ def desk(script: Script) -> App:
         return Told(text="read")
 
     return app
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, asgi: Any) -> None:
-        super().__init__(uvicorn.Config(asgi, log_config=None, access_log=False, lifespan="off", ws="none"))
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
 
 
 class TaskParams(RequestParams):
@@ -296,7 +284,7 @@ async def mcp_house(
     place = Database(database.url, database.owner_url, direct=database.direct_url)
     chosen = Settings.model_validate({"pool_size": 6, "AI_ACTIONS_ENABLED": True, "lease_s": 3.0, **settings})
     running: list[asyncio.Task[Any]] = []
-    servers: list[_Server] = []
+    servers: list[Listening] = []
     urls: list[str] = []
     served: list[Installation] = []
     async with AsyncExitStack() as stack:
@@ -313,7 +301,7 @@ async def mcp_house(
                 served.append(one)
                 listener = socket.create_server(("127.0.0.1", 0))
                 urls.append(f"http://127.0.0.1:{listener.getsockname()[1]}")
-                server = _Server(wiring.make_asgi(one, stopping))
+                server = Listening(wiring.make_asgi(one, stopping))
                 servers.append(server)
                 running.append(asyncio.create_task(server.serve(sockets=[listener])))
                 await server.listening.wait()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -37,11 +37,16 @@ server.serve_forever()
 """
 
 
-@contextmanager
-def real_provider(*users: Mapping[str, Any]) -> Generator[str]:
+def real_provider(*users: Mapping[str, Any]) -> AbstractContextManager[str]:
     """oidc-provider-mock in a process of its own, which knows these users; its issuer."""
+    return provider_process(_REAL, users)
+
+
+@contextmanager
+def provider_process(program: str, given: Any) -> Generator[str]:
+    """A Python program that is given JSON, says its port and serves; its issuer."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _REAL, json.dumps(users)],
+        [sys.executable, "-W", "ignore", "-c", program, json.dumps(given)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
