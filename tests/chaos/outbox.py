@@ -90,12 +90,16 @@ class BreakingMail(SmtpServer):
         self._rng = random.Random(self.seed)  # noqa: S311 -- faults, no secrets
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # What one connection counts stays with its copy below: all of them are counted here.
+        self.connections += 1
         faults: dict[Phase, str] = {}
         if self._rng.random() < 0.22:
             phase, end = self._rng.choice(_PHASES), self._rng.choice(_ENDS)
             # What a server says in the middle of a message nobody listens to.
             faults[phase] = "close" if phase == "body" and end[0].isdigit() else end
             self.broken[f"{phase} {faults[phase]}"] += 1
+        else:
+            self.broken["none"] += 1
         one = SmtpServer(faults=faults, mails=self.mails, commands=[], released=self.released)
         self._writers.add(writer)
         try:

@@ -27,6 +27,8 @@ async def test_no_effect_is_done_twice_by_providers_that_break_a_fifth_of_them(d
     sys.stdout.write(f"{told}\n")
     assert found.faults == [], told
     assert sum(found.ends.values()) == EFFECTS
+    # Each effect reached a provider at least once, and each arrival was drawn for.
+    assert found.arrived == found.broken.total() >= EFFECTS, told
     assert found.faulty * 6 > EFFECTS, told
     assert found.once_unknown, told
     assert found.looked_up, told
