@@ -87,7 +87,8 @@ FROM (
     SELECT * FROM deedbox.job
     WHERE job_id < coalesce(%(before)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
     ORDER BY job_id DESC
-    OFFSET 0
+    -- No limit at all, but one that the planner cannot know: it thinks of a tenth, and walks along the key even without statistics.
+    LIMIT nullif(%(limit)s::bigint, %(limit)s::bigint)
 ) AS j
 LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
 LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
