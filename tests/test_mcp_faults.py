@@ -212,6 +212,8 @@ async def test_what_is_no_message_is_refused_with_a_reason(database: TestDatabas
         long = older("tools/call", {"name": "note_thing", "arguments": {"text": "x" * 5000}})
         assert (await http.post("/mcp", content=long, headers=OLDER)).status_code == 413
         assert (await http.post("/mcp", content=b"{}", headers={"Content-Type": "text/plain"})).status_code == 415
-        assert (await http.get("/mcp")).status_code == 405
+        got = await http.get("/mcp", headers={"Origin": "http://localhost:6274"})
+        assert (got.status_code, got.headers["allow"]) == (405, "POST, DELETE, OPTIONS")
+        assert got.headers["access-control-allow-origin"] == "http://localhost:6274", "a page may read that it is refused"
         assert (await http.delete("/mcp")).status_code == 204
         assert await house.stored() == 0

@@ -101,6 +101,9 @@ async def test_every_question_is_kept_with_tokens_and_cost_also_those_that_faile
     assert Decimal(str(second["cost"])) == Decimal("3.000033") + Decimal("3.000075")
     assert (second["part"], second["endpoint"], second["model"]) == ("model", "default", "tiny-instruct-1")
     assert first["attempt_id"] != second["attempt_id"]
+    kept = await database.rows("SELECT prompt_version, model FROM deedbox.attempt WHERE report = 'ended' ORDER BY attempt")
+    assert [row[0] for row in kept] == ["p7", "p7"], "an attempt that failed says it too"
+    assert all(row[1][0]["prompt_version"] == "p7" for row in kept)  # type: ignore[index]
     texts = json.dumps([first, second])
     assert "What is it" not in texts
     assert KEY not in texts

@@ -117,6 +117,7 @@ async def test_a_part_done_is_told_with_receipts(database: TestDatabase) -> None
         assert (after["status"], after["error_code"], after["retryable"]) == ("error", "PARTIALLY_DONE", False), after
         assert [item["provider_id"] for item in after["data"]["receipts"]] == ["provider-first"]
         assert [item["code"] for item in after["errors"]] == ["APPROVAL_REJECTED"]
+        assert after["errors"][0]["message"] == "Group two: not this one."
 
 
 @proves("G-TOOL-SHAPE")

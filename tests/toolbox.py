@@ -207,7 +207,7 @@ class Toolbox:
                 approval_id=UUID(str(approval_id)),
                 digest_hex=str(digest),
                 choice=choice,
-                reason="not this one" if choice == "reject" else None,
+                reason="not this one." if choice == "reject" else None,
                 how="test",
             )
 

@@ -38,6 +38,7 @@ _ANSWER_WITHIN_S = 60.0
 _REMEMBER_S = 600.0
 _LOOK_UP_S = 0.5
 _MOST_REMEMBERED = 1024
+_TAKEN = ("POST", "DELETE")
 _QUESTION = re.compile(r"[0-9a-f]{32}")
 _STATIC = frozenset({"initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list"})
 """What is answered without the database."""
@@ -58,7 +59,7 @@ class McpFace:
 
     def route(self) -> Route:
         """The route to be served beside the others; its path is exact, so that no client is sent elsewhere."""
-        return Route(PATH, self, methods=["POST", "DELETE", "OPTIONS"], name=PATH)
+        return Route(PATH, self, methods=["GET", "POST", "DELETE", "OPTIONS"], name=PATH)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,6 +71,10 @@ class McpFace:
         send = self._doors.readable(request, send)
         if request.method == "OPTIONS":
             await self._doors.preflight(request)(scope, receive, send)
+            return
+        if request.method not in _TAKEN:
+            # Refused here and not by the route, so that a page may read the refusal.
+            await Response(status_code=405, headers={"Allow": ", ".join((*_TAKEN, "OPTIONS"))})(scope, receive, send)
             return
         try:
             await self._answer(request, send)

@@ -134,6 +134,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ),
     ("DELETE", "/mcp"): Permission("bearer", None, "ends a session of the older protocol, of which nothing is kept"),
     ("OPTIONS", "/mcp"): _PREFLIGHT,
+    ("GET", "/mcp"): Permission("open", None, "always refused with 405, in a form that a page may read"),
     ("GET", "/"): _PAGE,
     ("GET", "/login"): Permission("open", None, "the form to log in"),
     ("POST", "/login"): Permission("open", None, "takes the name and the password themselves; its own form alone"),

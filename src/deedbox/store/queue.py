@@ -114,7 +114,7 @@ class AttemptRow:
     code: str | None = None
     message: str | None = None
     journal: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """`model`, `validation`, `usage` and `repairs`, as far as there were any."""
+    """`model`, `prompt_version`, `validation`, `usage` and `repairs`, as far as there were any."""
 
 
 async def claim(

@@ -55,17 +55,33 @@ class Journal:
     usage: dict[str, int] = field(default_factory=dict[str, int])
     repairs: int = 0
     validation: str | None = None
+    prompt_version: str | None = None
+    """Of the last question that named one."""
 
     def kept(self) -> dict[str, Any]:
         """What is stored of it with the attempt; nothing where nothing was used."""
         if not (self.models or self.usage or self.repairs or self.validation):
             return {}
-        every = {"model": self.models, "validation": self.validation, "usage": self.usage, "repairs": self.repairs}
+        every = {
+            "model": self.models,
+            "prompt_version": self.prompt_version,
+            "validation": self.validation,
+            "usage": self.usage,
+            "repairs": self.repairs,
+        }
         return {name: value for name, value in every.items() if value}
 
-    def used(self, identity: Mapping[str, Any], repairs: int, usage: Mapping[str, int], validation: str) -> None:
+    def used(
+        self,
+        identity: Mapping[str, Any],
+        repairs: int,
+        usage: Mapping[str, int],
+        validation: str,
+        prompt_version: str | None = None,
+    ) -> None:
         """Add what one question used."""
-        self.models.append(dict(identity))
+        self.models.append({**identity} if prompt_version is None else {**identity, "prompt_version": prompt_version})
+        self.prompt_version = prompt_version or self.prompt_version
         self.repairs += repairs
         self.validation = validation
         for name, count in usage.items():
@@ -121,9 +137,9 @@ class Asking:
         try:
             call = await models.call(output, prompt, instructions=instructions, terms=terms)
         except ModelFailure as failure:
-            self.journal.used(failure.identity, failure.repairs, failure.usage, failure.validation)
+            self.journal.used(failure.identity, failure.repairs, failure.usage, failure.validation, prompt_version)
             raise
-        self.journal.used(_versioned(call), call.repairs, call.usage, call.validation)
+        self.journal.used(call.identity, call.repairs, call.usage, call.validation, prompt_version)
         telemetry.log_payload("model", "prompt", {"prompt": prompt, "instructions": instructions})
         telemetry.log_payload("model", "answer", call.output.model_dump(mode="json"), sensitive_paths(output))
         return call.output
@@ -213,7 +229,3 @@ class Asking:
         if self.lent.models is None:
             raise ActionFailure("bug", "no_model", "No model endpoint is configured.")
         return self.lent.models
-
-
-def _versioned(call: ModelCall) -> dict[str, Any]:
-    return dict(call.identity) if call.prompt_version is None else {**call.identity, "prompt_version": call.prompt_version}

@@ -213,7 +213,9 @@ def _not_done(item: Mapping[str, Any]) -> Fault:
 def _declined(item: Mapping[str, Any]) -> Fault:
     code = "APPROVAL_REJECTED" if item.get("state") == "rejected" else "APPROVAL_EXPIRED"
     reason = item.get("reason")
-    return Fault(code, f"Group {item.get('group')}: {plain(str(reason), 'declined') if reason else 'nobody decided in time'}.")
+    # People end a reason with a full stop or without one.
+    why = plain(str(reason), "declined").rstrip(" .") or "declined" if reason else "nobody decided in time"
+    return Fault(code, f"Group {item.get('group')}: {why}.")
 
 
 def _receipt_id(effects: Sequence[EffectSummary]) -> str | None:

@@ -104,9 +104,10 @@ WITH input AS MATERIALIZED (
     SELECT job_id, 'completed', output, attempt, attempts_allowed, round, seq, deedbox.clock() FROM gone
 ), a AS (
     INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, worker, build, started_at, ended_at, model,
-                                 validation, usage, repairs)
+                                 prompt_version, validation, usage, repairs)
     SELECT job_id, attempt_id, 'ended', attempt, round, 'complete', %(worker)s, %(build)s, started_at, deedbox.clock(),
-           journal -> 'model', journal ->> 'validation', journal -> 'usage', (journal ->> 'repairs')::integer
+           journal -> 'model', journal ->> 'prompt_version', journal ->> 'validation', journal -> 'usage',
+           (journal ->> 'repairs')::integer
     FROM gone
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
@@ -170,12 +171,12 @@ FROM moved m JOIN input i USING (job_id)
 -- name: journal_attempts
 -- Keep what became of each attempt; a report that came twice is kept once.
 INSERT INTO deedbox.attempt (job_id, attempt_id, report, attempt, round, move, class, code, message, worker, build, started_at,
-                             ended_at, model, validation, usage, repairs)
+                             ended_at, model, prompt_version, validation, usage, repairs)
 SELECT job_id, attempt_id, report, attempt, round, move, class, code, message, %(worker)s, %(build)s, started_at,
-       deedbox.clock(), model, validation, usage, repairs
+       deedbox.clock(), model, prompt_version, validation, usage, repairs
 FROM json_to_recordset(%(attempts)s::json) AS i (
     job_id uuid, attempt_id uuid, report text, attempt integer, round integer, move text, class text, code text, message text,
-    started_at timestamptz, model jsonb, validation text, usage jsonb, repairs integer
+    started_at timestamptz, model jsonb, prompt_version text, validation text, usage jsonb, repairs integer
 )
 ON CONFLICT DO NOTHING
 
