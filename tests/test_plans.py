@@ -26,6 +26,7 @@ from deedbox.store import (
     delivery,
     doctor,
     lanes,
+    model_calls,
     notices,
     outbox,
     prune,
@@ -59,6 +60,7 @@ FILES = (
     "delivery",
     "doctor",
     "lanes",
+    "model_calls",
     "notices",
     "outbox",
     "prune",
@@ -182,6 +184,11 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 60, lambda c: tools.turn(c, "default", "act", sha256(b"call"), key="k", call_id=one.new[0], window_s=60)
     yield 60, lambda c: tools.spend(c, one.waiting[0], 10)
     yield 200, lambda c: tools.journal(c, [_tool_row(one)])
+    yield 60, lambda c: model_calls.spent(c, one.finished[0], "EUR", except_part="agent", from_turn=1)
+    yield 60, lambda c: model_calls.steps(c, one.finished[0], "dra")
+    yield 60, lambda c: model_calls.drafted(c, one.finished[0], "model 0")
+    yield 60, lambda c: model_calls.report(c, "default", 60.0)
+    yield 60, lambda c: model_calls.journal(c, _asked(one))
     yield 60, lambda c: c.execute(statement("answers", "parents"), {"job_id": one.finished[0]})
     yield 60, lambda c: c.execute(statement("answers", "children"), {"job_id": one.finished[0]})
     mine = {**own.parameters, "id": one.new[0], "jobs": list(one.finished[:20]), "limit": 20}
@@ -219,6 +226,11 @@ def _completed(one: Sample) -> list[queue.Completed]:
 def _tool_row(one: Sample) -> tools.ToolRow:
     said = ("mcp", "act", "answered", "success", "b", "valid", 1.0)
     return tools.ToolRow(one.new[1], "default", SUBJECT, *said, job_id=one.finished[0])
+
+
+def _asked(one: Sample) -> model_calls.ModelCallRow:
+    said = ("default", "do_1", "model", "default", "tiny", 1, 100, 10, 900)
+    return model_calls.ModelCallRow(one.new[0], one.finished[0], one.new[1], *said)
 
 
 def _delivered(one: Sample) -> list[delivery.Delivered]:

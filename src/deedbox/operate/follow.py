@@ -70,10 +70,12 @@ class Follow:
         is waited for until it is decided. None where the job is not this principal's to see. Raises DeedboxError unavailable.
         """
         deadline = time.monotonic() + wait_s
-        first = await self._views.job(principal, job_id)
-        if first is None or first.is_over or wait_s <= 0:
-            return first
-        held = (known or first.state) == "awaiting_human"
+        if known is None or wait_s <= 0:
+            first = await self._views.job(principal, job_id)
+            if first is None or first.is_over or wait_s <= 0:
+                return first
+            known = first.state
+        held = known == "awaiting_human"
         async with self._wakes.job(job_id) as signal:
             poll = self._poll_s
             while True:

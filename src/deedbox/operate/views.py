@@ -61,14 +61,20 @@ class Views:
     def __init__(self, pool: Pool, actions: Mapping[str, Action] | None = None) -> None:
         """`actions` say whose drafts callers may see; where they are not given, callers see none."""
         self._pool = pool
+        # What is asked most often goes on a wire: those who wait for jobs are many.
+        self._wire = pool.wire("views")
         self._actions = actions or {}
         self._measured_at = -1e9
 
     async def job(self, principal: Principal, job_id: UUID) -> JobView | None:
         """The job, or None for one that is unknown, foreign or pruned."""
-        row, mask = await self._read(lambda connection: _job(connection, principal, job_id))
+        row = await self._look(store.job(self._wire, store.Reader.of(principal), job_id))
         if row is None:
             return None
+        mask = NOTHING
+        if row.output is not None and str(row.subject) != principal.principal_id:
+            # Whoever asked for the job gets all of its result.
+            mask = await self._read(lambda connection: mask_of(connection, job_id))
         view = job_view(row)
         if view.models is not None and not principal.may("read"):
             view = replace(view, models=None)
@@ -78,7 +84,7 @@ class Views:
 
     async def pulse(self, principal: Principal, job_id: UUID) -> tuple[str, int] | None:
         """The job's state and the number of its last event, cheaply; None where `job` would answer None."""
-        return await self._read(lambda connection: store.pulse(connection, store.Reader.of(principal), job_id))
+        return await self._look(store.pulse(self._wire, store.Reader.of(principal), job_id))
 
     async def events(self, principal: Principal, job_id: UUID, after: int = 0, limit: int = PAGE) -> EventPage | None:
         """At most `limit` events after the number `after`, in order; None where `job` would answer None.
@@ -177,19 +183,17 @@ class Views:
         return known is not None and known.policy.decision != "hold"
 
     async def _read(self, read: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        try:
+        async def on_a_connection() -> Answer:
             async with autocommit(self._pool) as connection:
                 return await read(connection)
+
+        return await self._look(on_a_connection())
+
+    async def _look(self, asked: Awaitable[Answer]) -> Answer:
+        try:
+            return await asked
         except AWAY as error:
             raise DeedboxError("unavailable", "The store cannot be reached; try again shortly.", retry_after=1) from error
-
-
-async def _job(connection: Connection, principal: Principal, job_id: UUID) -> tuple[store.JobRow | None, Mask]:
-    """The job, and what of its result is not for this principal: whoever asked for it gets all of it."""
-    row = await store.job(connection, store.Reader.of(principal), job_id)
-    if row is None or row.output is None or str(row.subject) == principal.principal_id:
-        return row, NOTHING
-    return row, await mask_of(connection, job_id)
 
 
 async def _timeline(

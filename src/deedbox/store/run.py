@@ -15,4 +15,4 @@ async def run(
     if isinstance(on, Wire):
         return await on.run(numbered(file, name, more), values)
     cursor = await on.execute(statement(file, name) + more, values)
-    return await cursor.fetchall()
+    return await cursor.fetchall() if cursor.description else []

@@ -1,13 +1,16 @@
 """Calls of tools: the key of one that brings none, the budget of the job that makes them, and the journal."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 from uuid import UUID
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
 from deedbox.store.rows import rows
+from deedbox.store.run import run
 from deedbox.store.views import Reader
+from deedbox.store.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,14 @@ class ToolRow:
     object_id: str | None = None
     through: UUID | None = None
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """The members by name; a member that is not there is null in the statement."""
+        return {name: value for name in _MEMBERS if (value := getattr(self, name)) is not None}
+
+
+_MEMBERS = tuple(member.name for member in fields(ToolRow))
+
 
 async def parent(connection: Connection, reader: Reader, job_id: UUID) -> Parent | None:
     """The job within which a tool is called, or None for one that is unknown or not the reader's to see."""
@@ -82,6 +93,6 @@ async def spend(connection: Connection, parent_job_id: UUID, most: int) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def journal(connection: Connection, calls: Sequence[ToolRow]) -> None:
+async def journal(on: Connection | Wire, calls: Sequence[ToolRow]) -> None:
     """Keep calls of tools as they were answered."""
-    await connection.execute(statement("tools", "journal"), {"calls": rows([asdict(call) for call in calls])})
+    await run(on, "tools", "journal", {"calls": rows([call.row for call in calls])})

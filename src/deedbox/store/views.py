@@ -11,6 +11,8 @@ from uuid import UUID
 from deedbox.model.identity import Principal
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
+from deedbox.store.run import run
+from deedbox.store.wire import Wire
 
 MOST_COUNTED = 10_000
 """How far `measure` counts one by one."""
@@ -31,6 +33,12 @@ class Reader:
         sees_all = principal.kind == "person" and principal.may("read")
         through = UUID(principal.through.principal_id) if principal.through else None
         return cls(principal.tenant, UUID(principal.principal_id), sees_all, through)
+
+    @property
+    def texts(self) -> dict[str, str | None]:
+        """The same as texts, which a wire takes."""
+        through = None if self.through is None else str(self.through)
+        return {"tenant": self.tenant, "subject": str(self.subject), "sees_all": str(self.sees_all), "through": through}
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -113,18 +121,16 @@ class JobLine:
     caller_run: str | None
 
 
-async def job(connection: Connection, reader: Reader, job_id: UUID) -> JobRow | None:
+async def job(on: Connection | Wire, reader: Reader, job_id: UUID) -> JobRow | None:
     """The job, or None for one that is unknown, foreign or pruned."""
-    cursor = await connection.execute(statement("views", "job"), {**reader.parameters, "job_id": job_id})
-    row = await cursor.fetchone()
-    return JobRow(*row) if row else None
+    found = await run(on, "views", "job", {**reader.texts, "job_id": str(job_id)})
+    return JobRow(*found[0]) if found else None
 
 
-async def pulse(connection: Connection, reader: Reader, job_id: UUID) -> tuple[str, int] | None:
+async def pulse(on: Connection | Wire, reader: Reader, job_id: UUID) -> tuple[str, int] | None:
     """The job's state and the number of its last event, or None where `job` would answer None."""
-    cursor = await connection.execute(statement("views", "pulse"), {**reader.parameters, "job_id": job_id})
-    row = await cursor.fetchone()
-    return (str(row[0]), int(row[1])) if row else None
+    found = await run(on, "views", "pulse", {**reader.texts, "job_id": str(job_id)})
+    return (str(found[0][0]), int(found[0][1])) if found else None
 
 
 async def events(connection: Connection, reader: Reader, job_id: UUID, *, after: int, limit: int) -> EventsRead | None:

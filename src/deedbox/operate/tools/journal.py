@@ -20,7 +20,6 @@ from deedbox.store import tools as store
 from deedbox.store.batch import Gatherer
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Pool
-from deedbox.store.transaction import autocommit
 
 if TYPE_CHECKING:
     from deedbox.operate.tools.calling import ToolCall
@@ -50,7 +49,7 @@ class Journal:
 
     def __init__(self, pool: Pool) -> None:
         """Nothing is opened until the first line."""
-        self._pool = pool
+        self._wire = pool.wire("tools")
         self._lines = Gatherer(self._flush, self._one, most=64)
         self._under_way: set[asyncio.Task[None]] = set()
 
@@ -75,8 +74,7 @@ class Journal:
         await self._lines.drain()
 
     async def _flush(self, lines: Sequence[store.ToolRow]) -> list[None]:
-        async with autocommit(self._pool) as connection:
-            await store.journal(connection, lines)
+        await store.journal(self._wire, lines)
         return [None] * len(lines)
 
     async def _one(self, line: store.ToolRow) -> None:
