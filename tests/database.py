@@ -9,6 +9,7 @@ A migrated template is made once per run and copied per test. Nothing is faked: 
 import hashlib
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,6 +31,11 @@ RUN = "DEEDBOX_TEST_RUN"
 def through_a_pooler() -> bool:
     """Whether this run's application connects through a pooler."""
     return bool(os.environ.get(POOLER))
+
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 -- the directory below it is this run's own
+_ROOM = 4 << 30
+"""The least size of it, in bytes: it is shared, and what it holds by then may not change where a run's server is."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,14 @@ def server() -> TestServer:
 
 
 def state_of_run() -> Path:
-    """The directory of this run's embedded server, which the run removes at its end."""
-    return Path(tempfile.gettempdir()) / f"deedbox-tests-{os.getuid()}-{os.environ[RUN]}"
+    """The directory of this run's embedded server, which the run removes at its end.
+
+    In memory where there is room: each test's database is nine hundred files, and making them is most of a short test's time.
+    """
+    base = Path(tempfile.gettempdir())
+    if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).total >= _ROOM:
+        base = _MEMORY
+    return base / f"deedbox-tests-{os.getuid()}-{os.environ[RUN]}"
 
 
 @cache

@@ -88,10 +88,10 @@ FILL = (
            ON k = 1 AND n %% 500 = 102
        WHERE n %% 100 = 2""",
     # Every finished job asked a model, two hours ago, and kept the step in which it did.
-    """INSERT INTO deedbox.model_call (call_id, job_id, attempt_id, tenant, action, part, endpoint, model, requests, input_tokens,
-                                       output_tokens, duration_ms, cost, currency, called_at)
-       SELECT public.nth(0, n, 30), public.nth(0, n), public.nth(0, n, 1), 'default', 'do_' || n %% 10, 'model', 'default', 'tiny',
-              1, 100, 10, 900, 0.001, 'EUR', deedbox.clock() - interval '2 hours'
+    """INSERT INTO deedbox.model_call (call_id, job_id, attempt_id, tenant, action, part, endpoint, model, requests,
+                                       input_tokens, output_tokens, duration_ms, cost, currency, called_at)
+       SELECT public.nth(0, n, 30), public.nth(0, n), public.nth(0, n, 1), 'default', 'do_' || n %% 10, 'model', 'default',
+              'tiny', 1, 100, 10, 900, 0.001, 'EUR', deedbox.clock() - interval '2 hours'
        FROM generate_series(1, %(many)s) AS n""",
     """INSERT INTO deedbox.step (job_id, name, attempt_id, input_sha256, value)
        SELECT public.nth(0, n), 'draft', public.nth(0, n, 1), sha256('x'), '{}' FROM generate_series(1, %(many)s) AS n""",

@@ -78,6 +78,21 @@ async def answer_customer(ctx: Context, given: Question) -> Answer:
     return answer
 
 
+def _ask_below(number: int) -> None:
+    """An agent whose only tool is the agent of the next number."""
+
+    async def ask(ctx: Context, given: Note) -> Answer:
+        """Ask somebody below."""
+        return await ctx.agent(Answer, given.text, tools=[f"ask_{number + 1}"], limits=AgentLimits(tool_wait_s=60))
+
+    ask.__name__ = f"ask_{number}"
+    app.action(roles=["operator"], policy=allow(), retry=FEW, tool=True)(ask)
+
+
+for _number in range(1, 7):
+    _ask_below(_number)
+
+
 def _busy() -> Exception:
     from deedbox import ActionFailure
 

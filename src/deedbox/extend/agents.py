@@ -15,6 +15,8 @@ Tool = str | Callable[..., Any]
 """An action that an agent may call: its name, or its handler."""
 
 AGENT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+TOOL_PENDING = "tool_pending"
+"""The code of an attempt that waits for a tool: it did nothing wrong, and is not counted."""
 WAITS_S = 30.0
 """When an attempt that waits for a tool is tried again, in seconds, where its action does not say something longer."""
 
@@ -74,14 +76,14 @@ class PendingCall:
 class ToolPending(ActionFailure):
     """An agent's turn ended because tools have no outcome yet; `calls` are those tools.
 
-    Where the handler lets it pass, the attempt backs off and the next one goes on where this one stopped: what the model has
-    said is not asked again and no tool runs again. A handler that cannot wait catches it and answers for itself.
+    Where the handler lets it pass, the attempt backs off, is given back, and the next one goes on where this one stopped: what
+    the model has said is not asked again and no tool runs again. A handler that cannot wait catches it and answers for itself.
     """
 
     def __init__(self, calls: Sequence[PendingCall]) -> None:
         """Say what is waited for."""
         said = " ".join(f"{call.action}: {call.message}" for call in calls)
-        super().__init__("overloaded", "tool_pending", f"The agent waits. {said}", retry_after=WAITS_S)
+        super().__init__("overloaded", TOOL_PENDING, f"The agent waits. {said}", retry_after=WAITS_S)
         self.calls = tuple(calls)
 
 

@@ -89,7 +89,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """How a locked job goes on; `wait_s` is the time in seconds before it is due."""
+    """How a locked job goes on; `wait_s` is the time in seconds before it is due. `waited`: the attempt is given back."""
 
     job_id: UUID
     state: str
@@ -97,6 +97,7 @@ class Moving:
     event_id: UUID
     event: Mapping[str, Any]
     wait_s: float | None = None
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +244,7 @@ async def move_attempts(connection: Connection, movings: Sequence[Moving]) -> No
                         "job_id": item.job_id,
                         "state": item.state,
                         "wait_s": item.wait_s,
+                        "waited": item.waited,
                         "event_type": item.event_type,
                         "event_id": item.event_id,
                         "event": item.event,

@@ -10,6 +10,7 @@ from uuid import UUID
 from prometheus_client import Counter
 
 from deedbox import telemetry
+from deedbox.extend.agents import TOOL_PENDING
 from deedbox.gate.admit import Proposed, admit
 from deedbox.gate.deciders import Deciders, alarm
 from deedbox.gate.judge import Gate, judge, sensitive_input
@@ -192,7 +193,10 @@ class Settler:
     ) -> None:
         event_id = self._ids.new()
         if not verdict.ends:
-            movings.append(queue.Moving(job_id, verdict.state, verdict.event_type, event_id, event, verdict.wait_s))
+            waited = verdict.code == TOOL_PENDING
+            movings.append(
+                queue.Moving(job_id, verdict.state, verdict.event_type, event_id, event, verdict.wait_s, waited=waited)
+            )
             return
         endings.append(
             queue.Ending(
@@ -218,11 +222,11 @@ def decide_move(outcome: Outcome, row: queue.Locked, weighed: Weighed | None = N
         return _canceled()
     message = short_message(failure.message)
     decision = outcome.decision
-    if decision.job != "back_off":
+    if decision.job != "back_off" and failure.code != TOOL_PENDING:
         alarm = failure.failure_class if decision.alert else None
         return _failed("fail", failure.failure_class, failure.code, message, alarm=alarm)
-    # A deploy does not use up the last attempt: what a drain has stopped is given back in any case.
-    if row.attempt >= row.attempts_allowed and failure.code != STOPPED:
+    # A deploy does not use up the last attempt, and neither does waiting for a person: both are given back.
+    if row.attempt >= row.attempts_allowed and failure.code not in {STOPPED, TOOL_PENDING}:
         event = {"code": failure.code, "class": failure.failure_class, "message": message, "retryable": True}
         return _Verdict(
             "exhaust",

@@ -6,6 +6,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from deedbox.extend.action import Action
+from deedbox.extend.agents import TOOL_PENDING
 from deedbox.model.failure import MATRIX, FailureClass
 from deedbox.model.secrets import masked_value, suspicious
 from deedbox.model.tool_codes import is_retryable, of_failure
@@ -83,6 +84,9 @@ def _retrying(view: JobView) -> str:
     why = "it did not work" if view.last_error is None else _cause(view.last_error)
     # Both times are the database's, of one and the same move: the difference is the whole wait.
     left = 1.0 if view.next_attempt_at is None else (view.next_attempt_at - view.updated_at).total_seconds()
+    if view.last_error is not None and view.last_error.code == TOOL_PENDING:
+        why = plain(view.last_error.message, "a tool of its has no outcome yet").rstrip(".")
+        return f"{called(view.action).capitalize()} waits, and looks again by itself after {wait(left)}: {why}."
     return (
         f"Attempt {view.attempts} of {view.max_attempts} did not work, because {why}; "
         f"it is tried again by itself after {wait(left)}. There is no need to call again."

@@ -146,15 +146,16 @@ FROM gone g JOIN input i USING (job_id)
 
 -- name: move_attempts
 -- Move locked jobs that stay in the queue: back to queued with a wait, parked, held or dispatching. One that is queued has an
--- attempt left: where a drain gave back its last one, another is allowed.
+-- attempt left: where a drain gave back its last one, another is allowed. One that only waited is not counted against the job.
 WITH input AS (
     SELECT * FROM json_to_recordset(%(movings)s::json) AS i (
-        job_id uuid, state text, wait_s float8, event_type text, event_id uuid, event jsonb
+        job_id uuid, state text, wait_s float8, waited boolean, event_type text, event_id uuid, event jsonb
     )
 ), moved AS (
     UPDATE deedbox.queue q
     SET state = i.state, due = coalesce(i.wait_s, 0) <= 0,
-        attempts_allowed = CASE i.state WHEN 'queued' THEN greatest(q.attempts_allowed, q.attempt + 1) ELSE q.attempts_allowed END,
+        attempts_allowed = CASE i.state WHEN 'queued' THEN greatest(q.attempts_allowed + i.waited::integer, q.attempt + 1)
+            ELSE q.attempts_allowed END,
         run_at = deedbox.clock() + make_interval(secs => coalesce(i.wait_s, 0)),
         attempt_id = NULL, fence = NULL, worker = NULL, started_at = NULL, lease_until = NULL, lease_cap = NULL,
         last_seq = q.last_seq + 1, updated_at = deedbox.clock()
