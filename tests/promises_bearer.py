@@ -60,7 +60,7 @@ BEARER: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-MCP-DROP-IN",
-        "On an MCP server that somebody has already, Deedbox's tools and tasks stand beside that server's own.",
+        "On an MCP server that somebody has already, Deedbox's tools, tasks and resources stand beside that server's own.",
         "faces: MCP",
     ),
 )

@@ -1,6 +1,7 @@
 """Deedbox's tools and tasks on an `MCPServer` of somebody's own, beside that server's own tools."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +13,8 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
 
 from deedbox import wiring
 from deedbox.access import add_key
@@ -57,11 +60,18 @@ async def shop(database: TestDatabase) -> AsyncGenerator[Shop]:
         server = MCPServer("shop", extensions=[tools], middleware=[tools.listing])
 
         @server.tool()
-        async def price_of(thing: str) -> str:
-            """What a thing costs."""
+        async def price_of(ctx: Context[Any], thing: str) -> str:
+            """What a thing costs; whoever asks is told when the shop is open."""
+            await ctx.notify_resource_updated("shop://hours")
             return f"{thing}: 3 €"
 
+        @server.resource("shop://hours")
+        def hours() -> str:
+            """When the shop is open."""
+            return "9 to 5"
+
         assert price_of
+        assert hours
         asgi = server.streamable_http_app(streamable_http_path="/mcp", stateless_http=True)
         listener = socket.create_server(("127.0.0.1", 0))
         serving = Listening(asgi, lifespan="auto")
@@ -123,6 +133,48 @@ async def test_a_call_of_who_takes_tasks_is_one_and_its_progress_is_told(databas
             done: Any = await calling
             assert done.structured_content["data"] == {"text": "c"}
         assert told
+
+
+@proves("G-MCP-DROP-IN")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_job_and_the_page_are_resources_beside_theirs(database: TestDatabase, era: Era):
+    async with shop(database) as one, one.client(era) as client:
+        assert [str(page.uri) for page in (await client.list_resources()).resources] == ["shop://hours", "ui://deedbox/job"]
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [template.uri_template for template in templates] == ["job://{job_id}"]
+        assert "9 to 5" in str((await client.read_resource("shop://hours")).contents)
+        page: Any = (await client.read_resource("ui://deedbox/job")).contents[0]
+        assert page.mime_type == "text/html;profile=mcp-app"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert (tools["note_thing"].meta or {})["ui"]["resourceUri"] == "ui://deedbox/job"
+        assert "io.modelcontextprotocol/ui" in (client.server_capabilities.extensions or {})
+        started: Any = (await client.call_tool("note_slowly", {"text": "a"})).structured_content
+        read: Any = (await client.read_resource(f"job://{started['job_id']}")).contents[0]
+        assert json.loads(read.text)["job_id"] == started["job_id"]
+        one.script.go.set()
+    async with shop(database) as other, other.client(era, key="dbx_nobody") as stranger:
+        assert [str(page.uri) for page in (await stranger.list_resources()).resources] == ["shop://hours"]
+        with pytest.raises(MCPError):
+            await stranger.read_resource(f"job://{started['job_id']}")
+
+
+@proves("G-MCP-DROP-IN", "G-MCP-PUSH")
+async def test_news_of_a_job_is_pushed_and_news_of_theirs_stay_theirs(database: TestDatabase):
+    async with shop(database) as one, one.client("2026-07-28") as client:
+        started: Any = (await client.call_tool("note_slowly", {"text": "a"})).structured_content
+        uri = f"job://{started['job_id']}"
+        async with client.listen(resource_subscriptions=[uri, "job://x", "shop://hours"]) as changes:
+            assert changes.honored.resource_subscriptions == [uri]
+            one.script.go.set()
+            async with asyncio.timeout(10):
+                ours: Any = await anext(aiter(changes))
+            assert ours.uri == uri
+        async with client.listen(resource_subscriptions=["shop://hours"]) as changes:
+            assert changes.honored.resource_subscriptions == ["shop://hours"]
+            await client.call_tool("price_of", {"thing": "tea"})
+            async with asyncio.timeout(10):
+                theirs: Any = await anext(aiter(changes))
+            assert theirs.uri == "shop://hours"
 
 
 async def _running(database: TestDatabase) -> int:

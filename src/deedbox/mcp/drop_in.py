@@ -1,4 +1,4 @@
-"""Deedbox's tools and tasks on an `MCPServer` that somebody has already: one extension of the SDK's, and one middleware.
+"""What our own face offers on an `MCPServer` that somebody has already: one extension of the SDK's, and one middleware.
 
     tools = DropIn(deps, who)
     server = MCPServer("shop", extensions=[tools], middleware=[tools.listing])
@@ -10,36 +10,61 @@ road as at our own face: accepted under its key, committed, run by a worker, fol
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_REQUEST, CallToolRequestParams, ListToolsResult
+from mcp_types import (
+    INVALID_REQUEST,
+    CallToolRequestParams,
+    ListToolsResult,
+    ReadResourceRequestParams,
+    SubscriptionsListenRequestParams,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
 
 from deedbox.mcp.calls import Calls
-from deedbox.mcp.context import EXCHANGE, PRINCIPAL, REFUSED, TASKS, Ctx
+from deedbox.mcp.context import EXCHANGE, PRINCIPAL, REFUSED, TASKS, UI, Ctx
 from deedbox.mcp.deps import McpDeps
 from deedbox.mcp.exchange import Exchange
 from deedbox.mcp.following import Following
+from deedbox.mcp.listen import Listening
+from deedbox.mcp.resources import Resources, job_of
 from deedbox.mcp.tasks import TaskParams, Tasks, UpdateParams
 from deedbox.mcp.wire import object_of
 from deedbox.model.identity import Principal
 from deedbox.operate.follow import Follow
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
 WhoCalls = Callable[[Ctx], Awaitable[Principal | None]]
 """Who calls, by whatever the other server knows of it; None for somebody whom Deedbox does not know."""
+
+
+_CTX = "deedbox.mcp.ctx"
+"""Under this name a look for whether the caller's key is still good finds what the other server knows of the caller."""
+
+
+class _Said(BaseModel):
+    """A notification of whatever name: the SDK's session has types for its own alone."""
+
+    method: str
+    params: dict[str, Any] | None = None
 
 
 class _Borrowed(Exchange):
     """An exchange of the other server's: what is said goes through its session; its transport decides what a hang-up does."""
 
     session: Any = None
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Tell the caller something on this request's stream."""
+        del opts
+        said = _Said(method=method, params=None if params is None else dict(params))
+        await self.session.send_notification(said, related_request_id=self.request_id)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far it is, to a caller that gave a token for it."""
@@ -50,19 +75,20 @@ class _Borrowed(Exchange):
 class DropIn(Extension):
     """The extension: names `io.modelcontextprotocol/tasks`, answers its methods, and takes the calls of Deedbox's tools.
 
-    A tool of the other server with the name of one of ours is not reached by whoever may use ours. Nothing is pushed:
-    `subscriptions/listen` stays the other server's.
+    A tool of the other server with the name of one of ours is not reached by whoever may use ours. A subscription that names
+    a task or a job is ours alone, and says so in what it acknowledges: for news of the other server a client opens another.
     """
 
     identifier = TASKS
 
     def __init__(self, deps: McpDeps, who: WhoCalls) -> None:
         """`deps` as for our own face; its host and origin checks, its transport and its `who` are not used."""
-        # The page that hosts show is a resource of our own face, which is not served here.
-        deps = replace(deps, view=None)
+        deps = replace(deps, who=self._still)
         self._who = who
-        self._tools = deps.tools
+        self._view = deps.view
         self._tasks = Tasks(deps)
+        self._resources = Resources(deps)
+        self._subscriptions = Listening(deps, self._tasks)
         self._calls = Calls(deps, self._tasks, Following(Follow(deps.views, deps.wakeup), deps.stopping))
         self._running: set[asyncio.Future[Any]] = set()
 
@@ -90,16 +116,55 @@ class DropIn(Extension):
         return await asyncio.shield(call)
 
     async def listing(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Middleware: beside the other server's tools those of ours that the caller may use; no tasks in the older era."""
-        result = await call_next(ctx)
-        if ctx.method == "initialize":
-            return _without_tasks(result)
-        if ctx.method != "tools/list" or await self._enter(ctx) is None:
+        """Middleware: what the other server lists and offers, with ours beside it as far as the caller may use it."""
+        params = object_of(ctx.params)
+        match ctx.method:
+            case "initialize" | "server/discover":
+                return self._extended(await call_next(ctx), tasks=ctx.method != "initialize")
+            case "resources/read" if self._is_ours(str(params.get("uri"))) and await self._enter(ctx) is not None:
+                return await self._resources.read(ctx, ReadResourceRequestParams.model_validate(params))
+            case "subscriptions/listen" if self._names_ours(params) and await self._enter(ctx) is not None:
+                return await self._subscriptions.listen(ctx, SubscriptionsListenRequestParams.model_validate(params))
+            case "tools/list" | "resources/list" | "resources/templates/list":
+                return await self._beside(ctx, await call_next(ctx))
+            case _:
+                return await call_next(ctx)
+
+    async def _beside(self, ctx: ServerRequestContext[Any, Any], result: HandlerResult) -> HandlerResult:
+        if await self._enter(ctx) is None:
             return result
-        ours = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in (await self._listed(ctx)).tools]
-        shown = _plain(result)
-        by_name = {_name(one): one for one in [*_objects(shown.get("tools")), *ours]}
-        return {**shown, "tools": [by_name[name] for name in sorted(by_name)]}
+        if ctx.method == "tools/list":
+            shown, member, name = await self._listed(ctx), "tools", "name"
+        elif ctx.method == "resources/list":
+            shown, member, name = await self._resources.listed(ctx, None), "resources", "uri"
+        else:
+            shown, member, name = await self._resources.templates(ctx, None), "resourceTemplates", "uriTemplate"
+        theirs = _plain(result)
+        by_name = {str(one.get(name)): one for one in [*_objects(theirs.get(member)), *_objects(_plain(shown).get(member))]}
+        return {**theirs, member: [by_name[key] for key in sorted(by_name)]}
+
+    def _is_ours(self, uri: str) -> bool:
+        return job_of(uri) is not None or (self._view is not None and uri == self._view.uri)
+
+    def _names_ours(self, params: Mapping[str, Any]) -> bool:
+        asked = object_of(params.get("notifications"))
+        uris = asked.get("resourceSubscriptions")
+        return "taskIds" in asked or (isinstance(uris, list) and any(job_of(str(uri)) for uri in cast("list[Any]", uris)))
+
+    def _extended(self, result: HandlerResult, *, tasks: bool) -> HandlerResult:
+        """What the server says of itself: that it has the page, and tasks where the protocol defines them."""
+        shown: Mapping[str, Any] = _plain(result)
+        capabilities = object_of(shown.get("capabilities"))
+        extensions = dict(object_of(capabilities.get("extensions")))
+        if not tasks:
+            extensions.pop(TASKS, None)
+        if self._view is not None:
+            extensions[UI] = {}
+        return {**shown, "capabilities": {**capabilities, "extensions": extensions}}
+
+    async def _still(self, request: Request) -> Principal | Response:
+        """Who calls, asked again while a stream goes on."""
+        return await self._who(request.scope[_CTX]) or Response(status_code=401)
 
     def _known(self, handler: Callable[[Ctx, Any], Awaitable[Any]]) -> Callable[[Ctx, Any], Awaitable[Any]]:
         async def handle(ctx: Ctx, params: Any) -> Any:
@@ -122,7 +187,7 @@ class DropIn(Extension):
             token = object_of(object_of(ctx.params).get("_meta")).get("progressToken")
             exchange = _Borrowed(request, ctx.request_id or 0, ctx.method, token if isinstance(token, int | str) else None)
             exchange.session = ctx.session
-            scope.update({PRINCIPAL: principal, EXCHANGE: exchange, REFUSED: None})
+            scope.update({PRINCIPAL: principal, EXCHANGE: exchange, REFUSED: None, _CTX: ctx})
         found: Principal = scope[PRINCIPAL]
         return found
 
@@ -137,18 +202,7 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
     return [object_of(one) for one in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
-def _name(tool: Mapping[str, Any]) -> str:
-    return str(tool.get("name"))
-
-
 def _plain(result: HandlerResult) -> dict[str, Any]:
     if isinstance(result, BaseModel):
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return dict(object_of(result))
-
-
-def _without_tasks(result: HandlerResult) -> HandlerResult:
-    shown: Mapping[str, Any] = _plain(result)
-    capabilities = object_of(shown.get("capabilities"))
-    extensions = {name: value for name, value in object_of(capabilities.get("extensions")).items() if name != TASKS}
-    return {**shown, "capabilities": {**capabilities, "extensions": extensions}}

@@ -101,6 +101,16 @@ class McpFace:
             else:
                 await self._legacy(request, send, incoming, version, principal)
 
+    async def _soon(self, request: Request) -> Principal | Response | None:
+        """Who asks; None where the store has fallen silent, and then the look-up's end is not waited for."""
+        looking = asyncio.ensure_future(self._deps.who(request))
+        await asyncio.wait({looking}, timeout=_LOOK_UP_S)
+        if looking.done():
+            return looking.result()
+        self._left.add(looking)
+        looking.add_done_callback(self._let_go)
+        return None
+
     def _let_go(self, looking: "asyncio.Future[Principal | Response]") -> None:
         self._left.discard(looking)
         if not looking.cancelled():
@@ -141,15 +151,8 @@ class McpFace:
         ).digest()
         seen = self._seen.get(given) if method in _STATIC else None
         known = seen[1] if seen is not None and time.monotonic() - seen[0] < _REMEMBER_S else None
-        looking = asyncio.ensure_future(self._deps.who(request))
         try:
-            # A store that has fallen silent is not waited for where it is not needed, and neither is the look-up's end.
-            await asyncio.wait({looking}, timeout=None if known is None else _LOOK_UP_S)
-            if known is not None and not looking.done():
-                self._left.add(looking)
-                looking.add_done_callback(self._let_go)
-                return known
-            found = looking.result()
+            found = await self._deps.who(request) if known is None else await self._soon(request) or known
         except AWAY:
             return known or _plainly("unavailable", CODES["unavailable"].title, {"Retry-After": "1"})
         if isinstance(found, Response):

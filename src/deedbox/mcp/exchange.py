@@ -4,6 +4,7 @@ A caller that hangs up ends the handler, unless it has begun to accept a job: a 
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,7 +44,10 @@ class Exchange:
     cancel_requested: anyio.Event = field(default_factory=anyio.Event)
     keeps_on: bool = False
     """Set by a handler that must end what it has begun although its caller hangs up."""
-    _frames: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MOST_UNREAD))
+    _frames: "deque[bytes]" = field(default_factory=deque["bytes"])
+    _room: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: "asyncio.Future[None] | None" = None
+    """Done when there is a frame, or the handler or the caller has gone: what an answer under way waits for."""
 
     @property
     def transport(self) -> TransportContext:
@@ -77,8 +81,12 @@ class Exchange:
 
     async def say(self, message: Mapping[str, Any]) -> None:
         """Put a message on the stream; waits where the caller reads more slowly than it is told."""
+        while self.streams and len(self._frames) >= _MOST_UNREAD:
+            self._room.clear()
+            await self._room.wait()
         if self.streams:
-            await self._frames.put(wire.frame(message))
+            self._frames.append(wire.frame(message))
+            self._stir()
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far it is, to a caller that gave a token for it; to any other nothing is said."""
@@ -95,6 +103,8 @@ class Exchange:
         """Do the work and send what comes of it; what it raises becomes a JSON-RPC error."""
         handler = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(self._gone())
+        for task in (handler, gone):
+            task.add_done_callback(self._stir)
         try:
             begun = await self._stream(handler, gone, send, dict(headers or {}))
             if gone.done() and not handler.done():
@@ -117,8 +127,8 @@ class Exchange:
     def _stop_saying(self) -> None:
         """Nobody reads any more: whoever waits for room goes on."""
         self.streams = False
-        while not self._frames.empty():
-            self._frames.get_nowait()
+        self._frames.clear()
+        self._room.set()
 
     async def _message(self, handler: "asyncio.Future[dict[str, Any]]") -> dict[str, Any]:
         try:
@@ -144,14 +154,19 @@ class Exchange:
 
     async def _next(self, handler: "asyncio.Future[dict[str, Any]]", gone: "asyncio.Future[None]") -> bytes | None:
         """What is to be sent next; None at the end of either, or after a while of silence."""
-        with suppress(asyncio.QueueEmpty):
-            return self._frames.get_nowait()
-        frame = asyncio.ensure_future(self._frames.get())
-        try:
-            await asyncio.wait({frame, handler, gone}, timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
-            return frame.result() if frame.done() else None
-        finally:
-            frame.cancel()
+        if not self._frames and not handler.done() and not gone.done():
+            self._news = asyncio.get_running_loop().create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PING_S):
+                    await self._news
+        if not self._frames:
+            return None
+        self._room.set()
+        return self._frames.popleft()
+
+    def _stir(self, _: object = None) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
 
     async def _gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
