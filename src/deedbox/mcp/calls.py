@@ -143,8 +143,10 @@ class Calls:
         if call.wait_s or envelope.job_id is None or envelope.status != "pending":
             return envelope
         wait_s = QUICK_TASK_S if takes_tasks(ctx) else QUICK_S
-        async with self._following.told(ctx, envelope.job_id):
+        async with self._following.told(ctx, envelope.job_id) as telling:
             later = await self._deps.tools.outcome(who, envelope.job_id, wait_s=wait_s)
+            if later.status != "pending":
+                await telling.rest()
         # The journal knows this call by the id of its first answer.
         return replace(later, audit_id=envelope.audit_id)
 

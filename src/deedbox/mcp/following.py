@@ -13,6 +13,20 @@ from deedbox.operate.job_view import Event
 from deedbox.operate.views import AWAY
 
 _QUIET_S = 3600.0
+_REST_S = 0.5
+
+
+class Telling:
+    """What is told while a call waits; `task` is None where nobody asked to be told."""
+
+    def __init__(self, task: "asyncio.Task[None] | None") -> None:
+        """The task ends by itself once all of a job that is over was told."""
+        self._task = task
+
+    async def rest(self) -> None:
+        """Wait a moment for what a job that is over has still to tell: it may have ended sooner than the first look."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_REST_S)
 
 
 class Following:
@@ -24,14 +38,14 @@ class Following:
         self._stopping = stopping
 
     @asynccontextmanager
-    async def told(self, ctx: Ctx, job_id: str | None, after: int = 0) -> AsyncGenerator[None]:
+    async def told(self, ctx: Ctx, job_id: str | None, after: int = 0) -> AsyncGenerator["Telling"]:
         """While the context is open, events of the job reach a caller with a token as progress."""
         if exchange_of(ctx).progress_token is None or job_id is None:
-            yield
+            yield Telling(None)
             return
         telling = asyncio.create_task(self._tell(ctx, job_id, after))
         try:
-            yield
+            yield Telling(telling)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)

@@ -91,9 +91,7 @@ class Views:
 
         Drafts that the principal may not see keep their place, with their content withheld, so that numbers have no gap.
         """
-        read = await self._read(
-            lambda connection: store.events(connection, store.Reader.of(principal), job_id, after=after, limit=limit)
-        )
+        read = await self._look(store.events(self._wire, store.Reader.of(principal), job_id, after=after, limit=limit))
         if read is None:
             return None
         shown = self._shows_drafts(principal, read.action)

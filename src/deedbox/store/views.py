@@ -133,12 +133,10 @@ async def pulse(on: Connection | Wire, reader: Reader, job_id: UUID) -> tuple[st
     return (str(found[0][0]), int(found[0][1])) if found else None
 
 
-async def events(connection: Connection, reader: Reader, job_id: UUID, *, after: int, limit: int) -> EventsRead | None:
+async def events(on: Connection | Wire, reader: Reader, job_id: UUID, *, after: int, limit: int) -> EventsRead | None:
     """At most `limit` events after a number, in order, or None where `job` would answer None."""
-    cursor = await connection.execute(
-        statement("views", "events"), {**reader.parameters, "job_id": job_id, "after": after, "limit": limit}
-    )
-    rows = await cursor.fetchall()
+    asked = {"job_id": str(job_id), "after": str(after), "limit": str(limit)}
+    rows = await run(on, "views", "events", {**reader.texts, **asked})
     if not rows:
         return None
     found = tuple(EventRow(*row[3:]) for row in rows if row[3] is not None)
