@@ -54,7 +54,7 @@ async def test_waiting_uses_up_no_attempt(database: TestDatabase) -> None:
         async with agency(database, endpoint(server.base_url)) as one:
             async with transaction(one.pool) as connection:
                 await switch.turn_root(connection, "acts", is_on=True, changed_by="test", reason="a test")
-            job = await one.submit("answer_customer", {"fails": 9})
+            job = await one.submit("answer_customer", {"fails": 9, "wait_s": 0.2})
             due = "UPDATE deedbox.queue SET run_at = deedbox.clock(), due = true WHERE job_id = %s"
             stands = (
                 "SELECT attempt, attempts_allowed FROM deedbox.queue WHERE job_id = %s AND state = 'queued' AND attempt = %s"
@@ -95,7 +95,7 @@ async def test_what_the_switch_holds_and_what_nobody_knows_is_waited_for(databas
     with OpenAiEndpoint([calls_of(NOTE), VALID], valid=ANSWER) as server:
         async with agency(database, endpoint(server.base_url)) as one:
             note.script.append(Ambiguous("connection_lost", "The answer was lost.", "body_sent"))
-            job = await one.submit("answer_customer", {})
+            job = await one.submit("answer_customer", {"wait_s": 0.2})
             last = "SELECT (SELECT payload->>'message' FROM deedbox.event WHERE job_id = %s AND type = 'job.retrying'"
             last += " ORDER BY seq DESC LIMIT 1)"
 
