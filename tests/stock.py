@@ -95,6 +95,10 @@ FILL = (
        FROM generate_series(1, %(many)s) AS n""",
     """INSERT INTO deedbox.step (job_id, name, attempt_id, input_sha256, value)
        SELECT public.nth(0, n), 'draft', public.nth(0, n, 1), sha256('x'), '{}' FROM generate_series(1, %(many)s) AS n""",
+    # A provider that gives one and the same id to everything.
+    """INSERT INTO deedbox.receipt (job_id, receipt_id, effect_id, provider_id, evidence, phase, source, stored_at)
+       SELECT public.nth(0, n), public.nth(0, n, 31), public.nth(0, n, 21), 'p', '{}', 'answered', 'sender', deedbox.clock()
+       FROM generate_series(1, %(many)s) AS n""",
     # Half of what waits is told by callback; of what was sent the ledger of notices has a line each.
     """INSERT INTO deedbox.callback (job_id, tenant, action, target)
        SELECT public.nth(1, n), 'default', 'do_' || n %% 10, 'desk' FROM generate_series(1, %(many)s, 2) AS n""",

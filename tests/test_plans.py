@@ -152,6 +152,9 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 60, lambda c: reconcile.remind(c, after_s=3600, again_s=86400)
     yield 60, lambda c: targets.went_badly(c, Place("default", "note", "new"), one.effect, Breaker(), why="x")
     yield 60, lambda c: targets.went_well(c, Place("default", "note", "wall"), one.effect)
+    kept = {"job_id": one.finished[0], "receipt_id": one.new[0], "effect_id": one.new[0], "provider_id": "p", "evidence": "{}"}
+    more = {"phase": "answered", "source": "late", "by_principal": None}
+    yield 60, lambda c: c.execute(statement("outbox", "add_receipt"), {**kept, **more})
     yield 2000, lambda c: delivery.deliver(c, _delivered(one))
     yield 1500, lambda c: delivery.finish(c, one.delivered, one.new)
     yield 60, lambda c: outbox.lock_effect(c, one.effect, one.waiting[0])
@@ -165,6 +168,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 200, lambda c: views.job(c, reader, one.finished[0])
     yield 200, lambda c: views.job(c, reader, one.waiting[0])
     yield 60, lambda c: views.pulse(c, reader, one.finished[0])
+    yield 60, lambda c: views.outcome(c, reader, one.finished[0])
     yield 60, lambda c: views.events(c, reader, one.finished[0], after=0, limit=100)
     for pages, who in ((3000, reader), (1500, own), (1500, views.Reader("default", RARE, sees_all=False))):
         yield (
@@ -189,6 +193,8 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 60, lambda c: model_calls.drafted(c, one.finished[0], "model 0")
     yield 60, lambda c: model_calls.report(c, "default", 60.0)
     yield 60, lambda c: model_calls.journal(c, _asked(one))
+    word = {"id": one.finished[0], "what": "p", "key_sha256": sha256(b"p"), "limit": 20}
+    yield 8000, lambda c: c.execute(statement("answers", "find"), {**own.parameters, **word})
     yield 60, lambda c: c.execute(statement("answers", "parents"), {"job_id": one.finished[0]})
     yield 60, lambda c: c.execute(statement("answers", "children"), {"job_id": one.finished[0]})
     mine = {**own.parameters, "id": one.new[0], "jobs": list(one.finished[:20]), "limit": 20}

@@ -6,16 +6,19 @@ No connection is held while waiting, so any number of callers may wait at once.
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 from uuid import UUID
 
 from deedbox.model.identity import Principal
+from deedbox.operate.job_view import Outcome
 from deedbox.operate.views import OVER, EventPage, JobView, Views
 
 POLL_S = 1.0
 LONGEST_POLL_S = 3.0
+
+Seen = TypeVar("Seen")
 
 
 class Signal(Protocol):
@@ -75,21 +78,44 @@ class Follow:
             if first is None or first.is_over or wait_s <= 0:
                 return first
             known = first.state
-        held = known == "awaiting_human"
+        await self._rest(job_id, deadline, lambda: self._views.pulse(principal, job_id), held=known == "awaiting_human")
+        return await self._views.job(principal, job_id)
+
+    async def outcome(self, principal: Principal, job_id: UUID, wait_s: float, *, fresh: bool) -> Outcome | JobView | None:
+        """The same for a job that this process has just accepted, or found by its key; `fresh` says that it is a new one.
+
+        A job that completes for whoever asked for it comes as its outcome, which costs a fraction of the view.
+        """
+        deadline = time.monotonic() + wait_s
+        found = await self._rest(job_id, deadline, lambda: self._views.outcome(principal, job_id), held=False, fresh=fresh)
+        return (found and found[1]) or await self._views.job(principal, job_id)
+
+    async def _rest(
+        self,
+        job_id: UUID,
+        deadline: float,
+        look: Callable[[], Awaitable[tuple[str, Seen] | None]],
+        *,
+        held: bool,
+        fresh: bool = False,
+    ) -> tuple[str, Seen] | None:
+        """What was seen last, once the job rests or the deadline has passed."""
         async with self._wakes.job(job_id) as signal:
             poll = self._poll_s
+            if fresh:
+                # The signal is set where a telling has come already; nothing else can have happened to it before.
+                await signal.wait(min(max(0.0, deadline - time.monotonic()), _jittered(poll)))
             while True:
                 # Read before the first wait: what happened before the subscription is seen here.
-                pulse = await self._views.pulse(principal, job_id)
-                if pulse is None or _rests(pulse[0], held=held):
-                    break
-                held = held and pulse[0] == "awaiting_human"
+                seen = await look()
+                if seen is None or _rests(seen[0], held=held):
+                    return seen
+                held = held and seen[0] == "awaiting_human"
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    break
+                    return seen
                 await signal.wait(min(left, _jittered(poll)))
                 poll = min(poll * 1.3, LONGEST_POLL_S)
-        return await self._views.job(principal, job_id)
 
     async def page(self, principal: Principal, job_id: UUID, after: int, wait_s: float) -> EventPage | None:
         """Events after a number, waiting up to `wait_s` seconds for the first of them. None and errors as for `job`."""

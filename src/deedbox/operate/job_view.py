@@ -109,6 +109,22 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a job has come to, for whoever asked for it: all that a completed one is answered with.
+
+    `done` are the receipts of its effects in the order in which they were proposed, `declined` the groups that nobody let out.
+    """
+
+    job_id: UUID
+    action: str
+    version: int
+    state: str
+    result: Any
+    done: tuple[Mapping[str, Any], ...]
+    declined: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One entry of a job's history; `seq` counts from 1 without gaps."""
 

@@ -20,7 +20,7 @@ from deedbox.model.fingerprint import key_hash
 from deedbox.model.identity import Principal
 from deedbox.model.lifecycle import JOB
 from deedbox.operate.cards import DocumentFile
-from deedbox.operate.job_view import OVER, Event, EventPage, JobView, TimelineEntry, job_view
+from deedbox.operate.job_view import OVER, Event, EventPage, JobView, Outcome, TimelineEntry, job_view
 from deedbox.store import views as store
 from deedbox.store.alert import open_causes
 from deedbox.store.pg_errors import AWAY
@@ -81,6 +81,19 @@ class Views:
         if view.result is not None:
             view = replace(view, result=mask.output(view.result))
         return view if view.partial is None or self._shows_drafts(principal, view.action) else replace(view, partial=None)
+
+    async def outcome(self, principal: Principal, job_id: UUID) -> tuple[str, Outcome | None] | None:
+        """The job's state, cheaply, and once it has completed what it came to, for whoever asked for it; others ask `job`.
+
+        None where `job` would answer None.
+        """
+        row = await self._look(store.outcome(self._wire, store.Reader.of(principal), job_id))
+        if row is None:
+            return None
+        if row.state != "completed" or str(row.subject) != principal.principal_id:
+            return row.state, None
+        said = Outcome(job_id, row.action, row.version, row.state, row.output, tuple(row.done), tuple(row.declined))
+        return row.state, said
 
     async def pulse(self, principal: Principal, job_id: UUID) -> tuple[str, int] | None:
         """The job's state and the number of its last event, cheaply; None where `job` would answer None."""

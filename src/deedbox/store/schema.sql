@@ -1341,7 +1341,7 @@ CREATE INDEX queue_ready ON deedbox.queue USING btree (lane_id, priority, job_id
 
 CREATE INDEX queue_running ON deedbox.queue USING btree (lane_id) WHERE (state = 'running'::text);
 
-CREATE INDEX receipt_provider ON ONLY deedbox.receipt USING hash (provider_id);
+CREATE INDEX receipt_provider ON ONLY deedbox.receipt USING btree (hashtextextended(provider_id, (0)::bigint));
 
 CREATE UNIQUE INDEX session_name ON deedbox.session USING btree (session_id);
 

@@ -83,6 +83,19 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """How a job stands, and what it came to; the output is there once it has completed."""
+
+    state: str
+    action: str
+    version: int
+    subject: UUID
+    output: Any
+    done: list[dict[str, Any]]
+    declined: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class EventRow:
     """One event as it is stored."""
 
@@ -131,6 +144,12 @@ async def pulse(on: Connection | Wire, reader: Reader, job_id: UUID) -> tuple[st
     """The job's state and the number of its last event, or None where `job` would answer None."""
     found = await run(on, "views", "pulse", {**reader.texts, "job_id": str(job_id)})
     return (str(found[0][0]), int(found[0][1])) if found else None
+
+
+async def outcome(on: Connection | Wire, reader: Reader, job_id: UUID) -> OutcomeRow | None:
+    """How the job stands, or None where `job` would answer None."""
+    found = await run(on, "views", "outcome", {**reader.texts, "job_id": str(job_id)})
+    return OutcomeRow(*found[0]) if found else None
 
 
 async def events(on: Connection | Wire, reader: Reader, job_id: UUID, *, after: int, limit: int) -> EventsRead | None:

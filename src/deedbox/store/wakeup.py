@@ -29,6 +29,8 @@ CHANNELS = (QUEUE, EVENTS, OUTBOX, REPLIES)
 
 _PING = "deedbox_ping"
 _LONGEST_WAIT_S = 15.0
+_REMEMBERED = 4096
+"""How many tellings about jobs are remembered: a quick job is told of before whoever asked for it has subscribed."""
 
 
 class Signal(asyncio.Event):
@@ -67,7 +69,8 @@ class Wakeup:
         # A name of this process's own: the ping of one process wakes no other.
         self.ping_channel = f"{_PING}_{secrets.token_hex(6)}"
         self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in channels}
-        self._jobs: dict[UUID, set[Signal]] = {}
+        self._jobs: dict[str, set[Signal]] = {}
+        self._told: dict[str, None] = {}
         self._hears: set[Callable[[str], None]] = set()
         self._listening = asyncio.Event()
         self._connections = 0
@@ -93,16 +96,18 @@ class Wakeup:
 
     @asynccontextmanager
     async def job(self, job_id: UUID) -> AsyncGenerator[Signal]:
-        """A signal that is set when something of this job is new. Subscribe first, then read, then wait."""
-        signal = Signal()
-        self._jobs.setdefault(job_id, set()).add(signal)
+        """A signal that is set when something of this job is new, or was just now. Subscribe first, then read, then wait."""
+        signal, name = Signal(), job_id.hex
+        if name in self._told:
+            signal.set()
+        self._jobs.setdefault(name, set()).add(signal)
         try:
             yield signal
         finally:
-            subscribers = self._jobs[job_id]
+            subscribers = self._jobs[name]
             subscribers.discard(signal)
             if not subscribers:
-                del self._jobs[job_id]
+                del self._jobs[name]
 
     @asynccontextmanager
     async def replies(self, hear: Callable[[str], None]) -> AsyncGenerator[None]:
@@ -159,15 +164,14 @@ class Wakeup:
         if notify.channel == REPLIES:
             for hear in tuple(self._hears):
                 hear(notify.payload)
-        if notify.channel != EVENTS or not self._jobs:
+        if notify.channel != EVENTS:
             return
-        for text in notify.payload.split(","):
-            try:
-                job_id = UUID(text)
-            except ValueError:
-                continue
-            for signal in self._jobs.get(job_id, ()):
+        for name in notify.payload.split(","):
+            self._told[name] = None
+            for signal in self._jobs.get(name, ()):
                 signal.set()
+        while len(self._told) > _REMEMBERED:
+            del self._told[next(iter(self._told))]
 
     def _wake_all(self) -> None:
         for signals in (*self._events.values(), *self._jobs.values()):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from uuid import UUID
@@ -16,13 +16,14 @@ from deedbox.model.errors import DeedboxError, InvalidValueError
 from deedbox.model.identity import Principal
 from deedbox.model.tool_codes import of_error
 from deedbox.operate.follow import Follow
-from deedbox.operate.job_view import JobView
+from deedbox.operate.job_view import JobView, Outcome
 from deedbox.operate.tools.catalogue import Catalogue
 from deedbox.operate.tools.envelope import Envelope, Fault, Tool, bounded, refusal
+from deedbox.operate.tools.hurry import or_now
 from deedbox.operate.tools.journal import Journal, Noted
 from deedbox.operate.tools.keys import Keyed, checked_parent, count_refused, hash_of, keyed
 from deedbox.operate.tools.sentences import called, plain, said
-from deedbox.operate.tools.telling import told
+from deedbox.operate.tools.telling import told, told_outcome
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import AWAY, Views
 from deedbox.operate.waiting import reasons
@@ -250,14 +251,21 @@ class Tools:
     async def _waited(
         self, who: Principal, call: ToolCall, accepted: Accepted, noted: Noted, hurry: asyncio.Event | None
     ) -> Envelope:
-        wait_s = _bounded(call.wait_s)
-        asked = asyncio.ensure_future(self._follow.job(who, accepted.job_id, wait_s, known="queued"))
-        view = await _or_now(asked, hurry, lambda: self._views.job(who, accepted.job_id))
+        wait_s, job_id = _bounded(call.wait_s), accepted.job_id
+        view: JobView | Outcome | None
+        if wait_s > 0:
+            asked = asyncio.ensure_future(self._follow.outcome(who, job_id, wait_s, fresh=not accepted.replayed))
+            view = await or_now(asked, hurry, lambda: self._views.job(who, job_id))
+        else:
+            view = await self._views.job(who, job_id)
         if view is None:
             raise DeedboxError("not_found", "The job of this call is not yours to see.")
         return await self._told(who, view, str(noted.call_id))
 
-    async def _told(self, who: Principal, view: JobView, audit_id: str) -> Envelope:
+    async def _told(self, who: Principal, view: JobView | Outcome, audit_id: str) -> Envelope:
+        if isinstance(view, Outcome):
+            link = f"{self._base_url}/api/jobs/{view.job_id}"
+            return told_outcome(view, self._actions.get(view.action), audit_id=audit_id, link=link)
         return told(
             view,
             self._actions.get(view.action),
@@ -352,21 +360,6 @@ def _sentence(name: str, code: str, error: DeedboxError) -> str:
         )
         return f"The arguments of {called(name)} do not fit: {fields}."
     return error.detail
-
-
-async def _or_now(
-    asked: "asyncio.Future[JobView | None]", hurry: asyncio.Event | None, now: Callable[[], Awaitable[JobView | None]]
-) -> JobView | None:
-    """What was asked for, or how it stands now where there is no time to wait for that."""
-    stopped = None if hurry is None else asyncio.ensure_future(hurry.wait())
-    try:
-        await asyncio.wait({asked} if stopped is None else {asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return asked.result() if asked.done() else await now()
-    finally:
-        asked.cancel()
-        if stopped is not None:
-            stopped.cancel()
-        await asyncio.gather(asked, *(() if stopped is None else (stopped,)), return_exceptions=True)
 
 
 def _id(text: UUID | str, what: str) -> UUID:

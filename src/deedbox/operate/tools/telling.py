@@ -10,13 +10,18 @@ from deedbox.extend.agents import TOOL_PENDING
 from deedbox.model.failure import MATRIX, FailureClass
 from deedbox.model.secrets import masked_value, suspicious
 from deedbox.model.tool_codes import is_retryable, of_failure
-from deedbox.operate.job_view import EffectSummary, Failed, JobView
+from deedbox.operate.job_view import EffectSummary, Failed, JobView, Outcome
 from deedbox.operate.tools.envelope import MOST_ERRORS, Envelope, Fault, bounded
 from deedbox.operate.tools.sentences import CAUSES, called, plain, said, wait
 from deedbox.store.rows import encode
 
 UNKNOWN = frozenset({"unknown", "unknown_closed"})
 _ASK_AGAIN_S = {"awaiting_human": 10.0}
+
+
+def told_outcome(outcome: Outcome, action: Action | None, *, audit_id: str, link: str) -> Envelope:
+    """The answer for a job that has completed, as `told` gives it for its view."""
+    return _completed(outcome, action, audit_id, link)
 
 
 def told(view: JobView, action: Action | None, *, audit_id: str, link: str, base_url: str, switched_off: bool) -> Envelope:
@@ -114,7 +119,7 @@ def _progress(progress: Mapping[str, Any] | None) -> str:
     return f": step {progress.get('step')} of {progress.get('total_steps')}" + (f", {message}" if message else "")
 
 
-def _completed(view: JobView, action: Action | None, audit_id: str, link: str) -> Envelope:
+def _completed(view: JobView | Outcome, action: Action | None, audit_id: str, link: str) -> Envelope:
     if action is not None and view.version != action.version and view.result is not None and not _fits(view.result, action):
         return Envelope(
             "error",
@@ -122,13 +127,13 @@ def _completed(view: JobView, action: Action | None, audit_id: str, link: str) -
             str(view.job_id),
             said(f"It was done by version {view.version} of {called(view.action)}, whose result has another form."),
             audit_id,
-            object_id=_receipt_id(view.effects),
+            object_id=_done_id(view),
             error_code="VERSION_MISMATCH",
             data={"version": view.version, "link": link},
             state=view.state,
             task_error=action.offer.task_error,
         )
-    object_id = _receipt_id(view.effects) or _named(view.result, action)
+    object_id = _done_id(view) or _named(view.result, action)
     if view.declined:
         return _partly(view, action, audit_id, link, f"A part of {called(view.action)} was done; another part was declined.")
     named = "" if object_id is None else f" Its id is {object_id}."
@@ -187,8 +192,9 @@ def _comes_back(failure_class: str) -> bool:
     return rule is not None and rule.job == "retry"
 
 
-def _partly(view: JobView, action: Action | None, audit_id: str, link: str, sentence: str) -> Envelope:
-    faults = tuple(_not_done(item) for item in view.not_done) + tuple(_declined(item) for item in view.declined)
+def _partly(view: JobView | Outcome, action: Action | None, audit_id: str, link: str, sentence: str) -> Envelope:
+    not_done = view.not_done if isinstance(view, JobView) else ()
+    faults = tuple(_not_done(item) for item in not_done) + tuple(_declined(item) for item in view.declined)
     receipts = [
         {"slot": str(item.get("slot")), "provider_id": item.get("provider_id"), "target": item.get("target")}
         for item in view.done
@@ -199,7 +205,7 @@ def _partly(view: JobView, action: Action | None, audit_id: str, link: str, sent
         str(view.job_id),
         said(f"{sentence} Do not do it again: `data` says what was done."),
         audit_id,
-        object_id=_receipt_id(view.effects),
+        object_id=_done_id(view),
         error_code="PARTIALLY_DONE",
         errors=faults[:MOST_ERRORS],
         data=_clean({"receipts": receipts, "result": view.result}, link),
@@ -220,6 +226,13 @@ def _declined(item: Mapping[str, Any]) -> Fault:
     # People end a reason with a full stop or without one.
     why = plain(str(reason), "declined").rstrip(" .") or "declined" if reason else "nobody decided in time"
     return Fault(code, f"Group {item.get('group')}: {why}.")
+
+
+def _done_id(view: JobView | Outcome) -> str | None:
+    """The first provider's id: of the effects as they stand, or of the receipts that the job ended with."""
+    if isinstance(view, JobView):
+        return _receipt_id(view.effects)
+    return next((str(item["provider_id"]) for item in view.done if item.get("provider_id") is not None), None)
 
 
 def _receipt_id(effects: Sequence[EffectSummary]) -> str | None:

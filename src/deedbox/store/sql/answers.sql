@@ -1,6 +1,7 @@
 -- name: find
 -- The jobs that somebody may see and means by a word: the id of a job, an effect, an approval or a call, the key of a call, the
--- caller's own run, or what a provider calls the thing. Each with what the word is, and the effect where it names one.
+-- caller's own run, or what a provider calls the thing. Each with what the word is, and the effect where it names one. Of an id that
+-- a provider gives to everything the first thousand are looked at: it names nothing.
 WITH named AS (
     SELECT job_id, 'job' AS found_as, NULL::uuid AS effect_id FROM deedbox.job WHERE job_id = %(id)s
     UNION ALL
@@ -10,7 +11,8 @@ WITH named AS (
     UNION ALL
     SELECT job_id, 'call', NULL FROM deedbox.call WHERE call_id = %(id)s AND job_id IS NOT NULL
     UNION ALL
-    SELECT job_id, 'provider', effect_id FROM deedbox.receipt WHERE provider_id = %(what)s
+    (SELECT job_id, 'provider', effect_id FROM deedbox.receipt
+     WHERE hashtextextended(provider_id, 0) = hashtextextended(%(what)s, 0) AND provider_id = %(what)s LIMIT 1000)
     UNION ALL
     SELECT job_id, 'caller_run', NULL FROM deedbox.job WHERE tenant = %(tenant)s AND caller_run = %(what)s
     UNION ALL
