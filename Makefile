@@ -5,7 +5,7 @@ PYTHON ?= python3
 SHELL := /bin/sh
 RUN := .venv/bin/python
 # How many processes run the tests, and whether system packages, Node packages and agents' toolkits may be installed for them.
-JOBS ?= 2
+JOBS ?= 3
 SYSTEM ?= yes
 # Added to pytest's arguments: make test ARGS="-k lease"
 ARGS ?=

@@ -8,6 +8,7 @@ import pytest
 from deedbox.gate.delegate import HandedOver, delegate, withdraw
 from deedbox.model.identity import Principal
 from deedbox.model.policy import hold
+from deedbox.operate.views import Views
 from tests.database import TestDatabase
 from tests.decisions import Desk, Held, decisions_on, make_app
 from tests.guarantees import proves
@@ -52,6 +53,8 @@ async def test_a_say_that_was_handed_on_decides_and_both_names_stay(database: Te
             "SELECT detail ->> 'for_name' FROM deedbox.audit JOIN deedbox.audit_detail USING (seq) WHERE verb = 'approve'"
         )
         assert said == "Mira"
+        votes = [one for one in await Views(desk.pool).timeline(mira, held.job_id) or [] if one.kind == "vote"]
+        assert [(one.detail["by"], one.detail["for"]) for one in votes] == [("Dan", "Mira")]
         await refused(desk.decide(dan, other), "permission_denied")
 
 
