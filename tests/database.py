@@ -67,10 +67,13 @@ def state_of_run() -> Path:
 
     In memory where there is room: each test's database is nine hundred files, and making them is most of a short test's time.
     """
-    base = Path(tempfile.gettempdir())
-    if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).total >= _ROOM:
-        base = _MEMORY
+    base = memory() or Path(tempfile.gettempdir())
     return base / f"deedbox-tests-{os.getuid()}-{os.environ[RUN]}"
+
+
+def memory() -> Path | None:
+    """Where files are kept in memory, if that is large enough for a server with the databases of a run."""
+    return _MEMORY if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).total >= _ROOM else None
 
 
 @cache

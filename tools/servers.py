@@ -27,6 +27,7 @@ from psycopg import conninfo, sql
 
 from deedbox import embedded
 from deedbox.embedded.process import Account, expect, run, shell, write_as
+from tests.database import memory
 from tools import system
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,7 +90,8 @@ def _account() -> Account | None:
 
 def _home(prefix: str, account: Account | None) -> Path:
     """A new directory of mode 0700 that the account can reach and whose path is short enough for a socket."""
-    for base in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):  # noqa: S108 -- a fresh directory within
+    bases = (memory() or "", tempfile.gettempdir(), "/tmp", "/var/tmp")  # noqa: S108 -- a fresh directory within
+    for base in dict.fromkeys(filter(None, bases)):
         home = Path(tempfile.mkdtemp(prefix=f"deedbox-{prefix}-", dir=base))
         if account:
             os.chown(home, account.uid, account.gid)
