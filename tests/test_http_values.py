@@ -331,7 +331,9 @@ async def test_the_description_names_every_action_with_its_schemas(database: Tes
     async with api(database) as one, one.client(None) as nobody:
         document = (await nobody.get("/api/openapi.json")).json()
         actions = [path for path in document["paths"] if path.startswith("/api/actions/")]
-        assert actions == [f"/api/actions/{name}/jobs" for name in ("note_slowly", "note_thing", "read_paper", "send_note")]
+        assert actions == [
+            f"/api/actions/{name}/jobs" for name in ("find_note", "note_slowly", "note_thing", "read_paper", "send_note")
+        ]
         paper = document["paths"]["/api/actions/read_paper/jobs"]["post"]["requestBody"]["content"]
         assert list(paper) == ["application/json", "multipart/form-data"]
         fields = document["components"]["schemas"]["read_paper_form"]["properties"]

@@ -69,6 +69,19 @@ class Told(BaseModel):
     text: str
 
 
+class Sought(BaseModel):
+    """What is looked for, bounded as a tool's arguments are."""
+
+    text: str = Field(max_length=20)
+    limit: int = Field(default=1, ge=1, le=9)
+
+
+class Found(BaseModel):
+    """What was found."""
+
+    text: str = Field(max_length=20)
+
+
 @dataclass
 class Script:
     """What the handlers do, and how often they ran."""
@@ -79,7 +92,7 @@ class Script:
 
 
 def desk(script: Script) -> App:
-    """Four actions: one quick, one slow, one that reads documents, one whose effect is held."""
+    """Five actions: one quick, one slow, one that reads documents, one whose effect is held, and one that agents may call."""
     app = App(connectors=[ScriptedConnector()])
 
     @app.action(roles=["operator"], policy=allow())
@@ -112,6 +125,13 @@ def desk(script: Script) -> App:
         await ctx.partial({"draft": note.text})
         ctx.effect("note", target="someone", slot="note", payload={"text": note.text})
         return Told(text="planned")
+
+    @app.action(roles=["operator"], policy=allow(), consequence="read", tool=True)
+    async def find_note(_ctx: Context, sought: Sought) -> Found:
+        """Find a note."""
+        if sought.text == "nothing":
+            raise ActionFailure("caller_error", "no_such_note", "There is no such note.")
+        return Found(text=sought.text)
 
     return app
 
