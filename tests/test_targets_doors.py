@@ -1,19 +1,25 @@
 """Targets at their doors, and the reasons why an effect does not go out."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.sql import SQL, Identifier
 
 from deedbox.extend.connector import TargetLimits, Transient
 from deedbox.model.backoff import Retry
 from deedbox.model.errors import DeedboxError
 from deedbox.operate.targets import Targets
 from deedbox.store.audit import verify
+from deedbox.store.pg_errors import StoreError
+from deedbox.store.pool import Pool
 from deedbox.store.switch import Narrow
 from deedbox.store.targets import Breaker
-from tests.builders import Outbox, Planned, outbox_on, principal
+from tests.builders import Outbox, Planned, ScriptedConnector, outbox_on, principal
 from tests.database import TestDatabase
 from tests.guarantees import proves
 from tests.servers.api import PERSON_TOKEN, api
@@ -208,3 +214,51 @@ async def test_targets_at_the_terminal(database: TestDatabase, tmp_path: Path) -
     refused(await cli("targets", "limit", "smtp:*", *reason, "--rate", "fast", **said), 2, "--rate")
     refused(await cli("targets", "pause", "crm", *reason, **said), 2, "CONNECTOR:TARGET")
     refused(await cli("targets", "show", "http:unheard"), 3, "Nothing is known")
+
+
+class Limited(ScriptedConnector):
+    """A connector whose settings bound a target."""
+
+    def limits(self) -> dict[str, TargetLimits]:
+        """Five a second."""
+        return {"desk": TargetLimits(5.0)}
+
+
+class Counted(Targets):
+    """Counts how often the settings could not be kept."""
+
+    missed = 0
+
+    async def take_settings(self, tenant: str) -> int:
+        """The same, counted."""
+        try:
+            return await super().take_settings(tenant)
+        except StoreError:
+            self.missed += 1
+            raise
+
+
+async def test_who_begins_to_send_while_the_database_is_away_waits_for_it_and_has_the_limits(database: TestDatabase) -> None:
+    name = conninfo_to_dict(database.owner_url)["dbname"]
+    pool = Pool(database.url, "targets", size=1)
+    pool.timeout = 0.2
+    await pool.open(wait=True)
+    it, stop = Counted(pool, {"note": Limited()}), asyncio.Event()
+    async with await AsyncConnection[Any].connect(
+        make_conninfo(database.owner_url, dbname="postgres"), autocommit=True
+    ) as admin:
+        gate = SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        try:
+            await admin.execute(gate.format(Identifier(str(name)), SQL("false")))
+            await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            keeping = asyncio.create_task(it.keep_settings("default", stop))
+            async with asyncio.timeout(30):
+                while it.missed < 2:
+                    await asyncio.wait({keeping}, timeout=0.05)
+                    assert not keeping.done()
+                await admin.execute(gate.format(Identifier(str(name)), SQL("true")))
+                await keeping
+        finally:
+            await admin.execute(gate.format(Identifier(str(name)), SQL("true")))
+            await pool.close()
+    assert await database.rows("SELECT target, rate_per_s FROM deedbox.target WHERE connector = 'note'") == [("desk", 5.0)]

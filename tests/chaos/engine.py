@@ -29,6 +29,8 @@ class Engine:
     info: embedded.Embedded
     restarts: Counter[str] = field(default_factory=Counter[str])
     cuts: int = 0
+    keep: bool = False
+    """Whether its directory, with everybody's logs, stays when it ends."""
 
     async def restart(self, mode: Mode, away_s: float) -> None:
         """Stop the server, stay away for a while, and start it; `immediate` leaves it to recovery, as a crash does.
@@ -65,16 +67,17 @@ def _directory() -> Path:
 
 @asynccontextmanager
 async def engine(*, keep: bool = False) -> AsyncGenerator[Engine]:
-    """A server until the block ends. Its directory, with everybody's logs, is kept where `keep` says so or the block raised."""
+    """A server until the block ends. Its directory is kept where `keep` or the block says so, or the block raised."""
     state = _directory()
     running = await asyncio.to_thread(embedded.start, state)
+    one = Engine(state, running.info, keep=keep)
     try:
-        yield Engine(state, running.info)
+        yield one
     except BaseException:
-        keep = True
+        one.keep = True
         raise
     finally:
         await asyncio.to_thread(running.stop)
-        if not keep:
+        if not one.keep:
             await asyncio.to_thread(embedded.remove, state)
             shutil.rmtree(state, ignore_errors=True)

@@ -121,6 +121,8 @@ async def run(plan: Plan, *, keep: bool = False) -> Report:
                 connection, database.info.app_url, storm, providers, people.offs, weather.frozen, SEND_LEASE_S
             )
         faults = [*faults, *storm.faults, *weather.faults, *verdict.found.faults]
+        # Where something was found, the logs say what.
+        database.keep = keep or bool(faults)
         seconds = time.monotonic() - began
         return Report(plan, storm, people, weather, database, providers, verdict, calm_s, seconds, faults)
 

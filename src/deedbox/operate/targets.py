@@ -1,11 +1,15 @@
 """Targets for operators: how each stands, and the verbs by which one is paused, resumed and limited."""
 
+import asyncio
+import random
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from deedbox import telemetry
 from deedbox.dispatch.declared import declared
 from deedbox.egress import EgressPolicy, Reach, reach
 from deedbox.extend.connector import ORDER_BY, Connector, TargetLimits
@@ -14,6 +18,7 @@ from deedbox.model.identity import Principal
 from deedbox.operate.evidence import checked_reason
 from deedbox.operate.waiting import Reason, reasons
 from deedbox.store import audit, switch, targets, waits
+from deedbox.store.pg_errors import UNREACHABLE
 from deedbox.store.pool import Pool
 from deedbox.store.targets import EVERY, Place, TargetLine
 from deedbox.store.tell import tell
@@ -23,6 +28,7 @@ MOST_PER_S = 100_000.0
 MOST_BURST = 100_000
 LONGEST_NAME = 1000
 RESOLVED_WITHIN_S = 5.0
+_LONGEST_PAUSE_S = 5.0
 
 __all__ = ["Reach", "TargetLimits", "TargetLine", "Targets", "Waiting"]
 
@@ -184,6 +190,21 @@ class Targets:
                         by="settings",
                     )
         return changed
+
+    async def keep_settings(self, tenant: str, stop: asyncio.Event) -> None:
+        """The same as soon as the database can be reached: nobody begins to send without the limits."""
+        pause_s = 0.1
+        while not stop.is_set():
+            try:
+                await self.take_settings(tenant)
+            except UNREACHABLE as error:
+                telemetry.log("targets").warning("settings_wait", error=type(error).__name__)
+            else:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s * random.uniform(0.5, 1.0)):  # noqa: S311 -- jitter
+                    await stop.wait()
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
     def _limits(self) -> dict[str, Mapping[str, TargetLimits]]:
         """By connector, what settings say of its targets; connectors that settings know nothing of are not there."""

@@ -64,7 +64,7 @@ async def run_roles(installation: Installation, roles: Sequence[Role], stop: asy
             breaker=settings.breaker,
         )
         others["look_ups"] = Schedule(installation.pool, installation.ids, installation.app.connectors, settings.look_ups)
-        await installation.targets.take_settings(settings.tenant)
+        await installation.targets.keep_settings(settings.tenant, stop)
     if "dispatch" in roles and installation.callback is not None:
         wanted = {receiver.name: receiver.events for receiver in settings.callbacks}
         wake = installation.wakeup.event("deedbox_events")
