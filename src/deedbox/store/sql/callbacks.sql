@@ -56,13 +56,11 @@ RETURNING target
 SELECT connector, target, disabled_at, disabled_reason FROM deedbox.target
 WHERE tenant = %(tenant)s AND disabled_at IS NOT NULL ORDER BY connector, target
 
--- name: told
--- What receivers were told, or are to be, in the order in which it was put on the outbox: made since a time, of one job, to one
--- receiver, of one caller's jobs, after one that was read before. The body is gone where its retention has passed. Each OFFSET 0
--- keeps the order of the notices: without statistics everything was joined and sorted before the limit.
-SELECT n.effect_id, n.job_id, e.target, e.state, e.attempt, e.code, e.message, n.made_at, p.body
-FROM (
-    SELECT effect_id, job_id, made_at FROM deedbox.notice
+-- part: noticed
+-- Callbacks in the order of their notices, each with its effect and its body. Each OFFSET 0 keeps that order: without statistics
+-- everything was joined and sorted before the limit.
+(
+    SELECT effect_id, job_id, made_at, once FROM deedbox.notice
     WHERE template = 'callback'
         AND effect_id > greatest(%(after)s, coalesce(deedbox.first_id(%(since)s::timestamptz), %(after)s))
         AND (%(job_id)s::uuid IS NULL OR job_id = %(job_id)s)
@@ -78,28 +76,18 @@ WHERE (%(target)s::text IS NULL OR e.target = %(target)s)
     AND (%(subject)s::uuid IS NULL OR EXISTS (
         SELECT FROM deedbox.job j WHERE j.job_id = n.job_id AND j.subject = %(subject)s
     ))
+
+-- name: told
+-- What receivers were told, or are to be, in the order in which it was put on the outbox: made since a time, of one job, to one
+-- receiver, of one caller's jobs, after one that was read before. The body is gone where its retention has passed.
+SELECT n.effect_id, n.job_id, e.target, e.state, e.attempt, e.code, e.message, n.made_at, p.body
+FROM {{part.noticed}}
     AND (%(state)s::text IS NULL OR e.state = %(state)s)
 ORDER BY n.effect_id LIMIT %(limit)s
 
 -- name: again
 -- The same of what is to be said once more: each event as it was first put on the outbox, and not what was said again before.
 SELECT n.effect_id, n.job_id, e.target, e.action, p.body
-FROM (
-    SELECT effect_id, job_id FROM deedbox.notice
-    WHERE template = 'callback' AND once IS NOT NULL
-        AND effect_id > greatest(%(after)s, coalesce(deedbox.first_id(%(since)s::timestamptz), %(after)s))
-        AND (%(job_id)s::uuid IS NULL OR job_id = %(job_id)s)
-    ORDER BY effect_id OFFSET 0
-) AS n
-CROSS JOIN LATERAL (
-    SELECT * FROM deedbox.effect WHERE effect_id = n.effect_id AND tenant = %(tenant)s AND connector = %(connector)s OFFSET 0
-) AS e
-CROSS JOIN LATERAL (
-    SELECT body FROM deedbox.proposal_effect WHERE proposal_effect_id = e.proposal_effect_id OFFSET 0
-) AS p
-WHERE p.body IS NOT NULL
-    AND (%(target)s::text IS NULL OR e.target = %(target)s)
-    AND (%(subject)s::uuid IS NULL OR EXISTS (
-        SELECT FROM deedbox.job j WHERE j.job_id = n.job_id AND j.subject = %(subject)s
-    ))
+FROM {{part.noticed}}
+    AND n.once IS NOT NULL AND p.body IS NOT NULL
 ORDER BY n.effect_id LIMIT %(limit)s
