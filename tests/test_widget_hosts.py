@@ -124,7 +124,6 @@ async def test_a_long_job_in_a_host_on_the_official_bridge(
         assert {url.split("/")[2] for url in chat.requests if url.startswith("http")} == allowed
         # The view itself asked for nothing at all: what reached the server went through the host's own page.
         assert await view_of(chat.page).evaluate("() => performance.getEntriesByType('resource').length") == 0
-        # The host's client asks for a stream that is not served, and its page may not read the refusal.
         # The host's client asks whether there is a stream outside of calls, and is told that there is none.
         assert [line for line in chat.complaints if "/mcp" not in line and "405" not in line] == []
     await looks_at(host, gifts, first, "done", ended_well)

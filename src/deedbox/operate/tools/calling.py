@@ -263,17 +263,11 @@ class Tools:
         return await self._told(who, view, str(noted.call_id))
 
     async def _told(self, who: Principal, view: JobView | Outcome, audit_id: str) -> Envelope:
+        action, link = self._actions.get(view.action), f"{self._base_url}/api/jobs/{view.job_id}"
         if isinstance(view, Outcome):
-            link = f"{self._base_url}/api/jobs/{view.job_id}"
-            return told_outcome(view, self._actions.get(view.action), audit_id=audit_id, link=link)
-        return told(
-            view,
-            self._actions.get(view.action),
-            audit_id=audit_id,
-            link=f"{self._base_url}/api/jobs/{view.job_id}",
-            base_url=self._base_url,
-            switched_off=await self._switched_off(who, view),
-        )
+            return told_outcome(view, action, audit_id=audit_id, link=link)
+        off = await self._switched_off(who, view)
+        return told(view, action, audit_id=audit_id, link=link, base_url=self._base_url, switched_off=off)
 
     async def _switched_off(self, who: Principal, view: JobView) -> bool:
         """Whether the switch holds what is left of a job that is being sent."""

@@ -1,3 +1,14 @@
+-- part: standing
+-- A job with its row in the queue, or what it ended with.
+FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
+LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+
+-- part: seen
+-- Where a principal may see the job, and it has not been pruned: who may not cannot tell the two apart.
+WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
+    AND coalesce(q.state, r.state) IS NOT NULL
+
 -- name: job
 -- One job as a principal may see it, all of it in one snapshot. No row: unknown, foreign or pruned, which nobody can tell apart.
 SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesce(q.round, r.round),
@@ -40,44 +51,32 @@ SELECT j.job_id, j.action, j.action_version, coalesce(q.state, r.state), coalesc
                      sum(c.output_tokens) AS output_tokens, sum(c.tool_calls) AS tool_calls, sum(c.cost) AS cost
               FROM deedbox.model_call c WHERE c.job_id = j.job_id GROUP BY c.currency) AS m
         HAVING count(*) > 0)
-FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
-LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
-    AND coalesce(q.state, r.state) IS NOT NULL
+{{part.standing}}
+{{part.seen}}
 
 -- name: pulse
 -- The state of a job that a principal may see, and the number of its last event.
 SELECT coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq)
-FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
-LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
-    AND coalesce(q.state, r.state) IS NOT NULL
+{{part.standing}}
+{{part.seen}}
 
 -- name: outcome
 -- The same of a job that somebody waits for, with what it came to once it has completed. From the three rows that pulse reads: all
 -- of a job is a dozen more look-ups, which a caller of a tool that has answered does not need.
 SELECT coalesce(q.state, r.state), j.action, j.action_version, j.subject, r.output, coalesce(r.done, '[]'), coalesce(r.declined, '[]')
-FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
-LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
-    AND coalesce(q.state, r.state) IS NOT NULL
+{{part.standing}}
+{{part.seen}}
 
 -- name: events
 -- The events of a job after a number, in order and bounded, with the job's state and last number in the same snapshot. A job
 -- that has nothing newer comes as one row without an event. No row: unknown or foreign.
 SELECT j.action, coalesce(q.state, r.state), coalesce(q.last_seq, r.last_seq),
        e.seq, e.event_id, e.type, e.round, e.attempt_id, e.at, e.payload
-FROM (SELECT * FROM deedbox.job WHERE job_id = %(job_id)s LIMIT 1) AS j
-LEFT JOIN LATERAL (SELECT * FROM deedbox.queue WHERE job_id = j.job_id LIMIT 1) AS q ON true
-LEFT JOIN LATERAL (SELECT * FROM deedbox.result WHERE job_id = j.job_id LIMIT 1) AS r ON true
+{{part.standing}}
 LEFT JOIN LATERAL (
     SELECT * FROM deedbox.event WHERE job_id = j.job_id AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 ) AS e ON true
-WHERE j.tenant = %(tenant)s AND (j.subject = %(subject)s AND (%(through)s::uuid IS NULL OR j.through = %(through)s) OR %(sees_all)s)
-    AND coalesce(q.state, r.state) IS NOT NULL
+{{part.seen}}
 ORDER BY e.seq
 
 -- name: document
