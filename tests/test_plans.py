@@ -39,6 +39,7 @@ from deedbox.store import (
     waits,
 )
 from deedbox.store.loader import statement, statements
+from deedbox.store.packed import Packed
 from deedbox.store.pool import Connection, connect
 from deedbox.store.prune import DAY_S, Retention
 from deedbox.store.reconcile import LookUps
@@ -105,25 +106,8 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     own = views.Reader("default", SUBJECT, sees_all=False)
     shares = [queue.Share(lane, 1, 60.0, 32) for lane in one.lanes]
     keep = Retention(contents_s=60.0, by_action={"do_1": 120.0})
-    news = [
-        accept.NewJob(
-            job_id=job_id,
-            tenant="default",
-            action="do_1",
-            version=1,
-            key=None,
-            key_sha256=sha256(job_id.bytes),
-            key_source="new",
-            payload_sha256=sha256(b"x"),
-            subject=SUBJECT,
-            role="operator",
-            source="http",
-            input_json="{}",
-            lane_id=one.lanes[0],
-            attempts=5,
-        )
-        for job_id in one.new
-    ]
+    terms = accept.Terms("default", "do_1", 1, "new", SUBJECT, "operator", "http", one.lanes[0], attempts=5)
+    news = [accept.NewJob(terms, job_id, None, sha256(job_id.bytes), sha256(b"x"), "{}") for job_id in one.new]
     events = one.new
     news.sort(key=lambda job: job.identity)
     yield 1000, lambda c: accept.accept(c, news, events)
@@ -251,7 +235,9 @@ def _ending(job_id: UUID, event_id: UUID) -> queue.Ending:
 async def cases(connection: Connection) -> list[Case]:
     """Every statement that these calls run, named by file and name, once each."""
     # Of the alerts the one that reads effects is among the calls.
-    names = {text: f"{file}.{name}" for file in (*FILES, "alert", "answers") for name, text in statements(file).items()}
+    names = {
+        text: f"{file}.{name}" for file in (*FILES, "alert", "answers", "packed") for name, text in statements(file).items()
+    }
     found: dict[str, Case] = {}
     one = await sample(connection)
     for pages, call in calls(one):
@@ -286,10 +272,18 @@ class Prepared:
             await self._connection.execute(f'PREPARE "{case.name}" AS {text}'.encode())
             await self.explain(case)
 
+    async def _spelt(self, value: Any) -> Any:
+        if not isinstance(value, Packed):
+            return value
+        # What EXECUTE is given has to be spelt out.
+        cursor = await self._connection.execute("SELECT %s::deedbox.new_job[]::text", [value])
+        row = await cursor.fetchone()
+        return row[0] if row else None
+
     async def explain(self, case: Case) -> dict[str, Any]:
         """Run it, undo it, and return the plan with what it touched."""
         used = dict.fromkeys(re.findall(r"%\((\w+)\)s", case.query))
-        values = sql.SQL(", ").join(sql.Literal(case.parameters[name]) for name in used)
+        values = sql.SQL(", ").join([sql.Literal(await self._spelt(case.parameters[name])) for name in used])
         execute = sql.SQL("EXECUTE {}({})" if used else "EXECUTE {}").format(sql.Identifier(case.name), values)
         async with self._connection.transaction(force_rollback=True):
             cursor = await self._connection.execute(sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ") + execute)

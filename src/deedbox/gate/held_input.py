@@ -10,7 +10,7 @@ from deedbox.store.pool import Connection
 
 def input_digest(job: accept.NewJob, policy_version: str) -> bytes:
     """What the decision is bound to: the action, its version, the policy's version and the hash of the arguments."""
-    return sha256(jcs(["input", job.action, job.version, policy_version, job.payload_sha256.hex()]))
+    return sha256(jcs(["input", job.terms.action, job.terms.version, policy_version, job.payload_sha256.hex()]))
 
 
 def start(approval_id: UUID) -> accept.Start:
@@ -27,8 +27,8 @@ async def hold_input(connection: Connection, job: accept.NewJob, held_for: accep
         admission.HeldInput(
             approval_id=approval_id,
             job_id=job.job_id,
-            tenant=job.tenant,
-            action=job.action,
+            tenant=job.terms.tenant,
+            action=job.terms.action,
             digest=input_digest(job, held_for.policy_version),
             policy_version=held_for.policy_version,
             audience=held_for.audience,

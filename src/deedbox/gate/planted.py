@@ -16,24 +16,8 @@ TARGET = "nowhere"
 async def plant(connection: Connection, ids: IdSource, tenant: str) -> UUID:
     """Make a job and one allowed effect of it, as intake and gate do; returns the effect. Needs a transaction to roll back."""
     job_id, proposal_id, proposal_effect_id, effect_id, event_id = ids.many(5)
-    digest = sha256(job_id.bytes)
-    job = accept.NewJob(
-        job_id=job_id,
-        tenant=tenant,
-        action=ACTION,
-        version=1,
-        key=str(job_id),
-        key_sha256=digest,
-        key_source="new",
-        payload_sha256=digest,
-        subject=UUID(int=0),
-        role="system",
-        source="job",
-        input_json="{}",
-        lane_id=await accept.lane(connection, ACTION, ACTION, tenant),
-        attempts=1,
-    )
-    await accept.accept(connection, [job], [event_id])
+    lane_id = await accept.lane(connection, ACTION, ACTION, tenant)
+    await accept.accept(connection, [accept.own_job(job_id, ACTION, tenant, lane_id)], [event_id])
     body = effect_body(CONNECTOR, TARGET, "probe", {"nothing": "is sent"})
     effect = admission.ProposedEffect(
         proposal_effect_id, "default", 0, CONNECTOR, TARGET, "probe", "Sends nothing.", body, sha256(body)

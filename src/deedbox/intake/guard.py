@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deedbox.extend.action import Action
-from deedbox.intake.documents import Parsed, pointer
+from deedbox.intake.documents import pointer
 from deedbox.intake.request import Request, Upload
 from deedbox.model.errors import DeedboxError, Problem
-from deedbox.model.fingerprint import encode
+from deedbox.model.fingerprint import canonical_text
 from deedbox.model.secrets import Finding, findings, kind_of, masked_fields, masked_value, suspicious
 
 MOST_PROBLEMS = 20
@@ -20,21 +20,32 @@ MOST_SCANNED = 1 << 20
 _TEXT_LIKE = ("text/", "message/", "application/json", "application/xml", "application/x-ndjson", "application/yaml")
 
 
-def guarded(action: Action, request: Request, body: dict[str, Any]) -> tuple[dict[str, Any], Parsed | None]:
-    """The body without secrets, and what it was read from where that is still so.
+def guarded(action: Action, request: Request, body: dict[str, Any]) -> tuple[dict[str, Any], str, bytes]:
+    """The body without secrets, the text of it, and its RFC 8785 bytes.
 
-    Raises DeedboxError secret_in_input with a pointer to each that is not masked.
+    Raises DeedboxError secret_in_input with a pointer to each that is not masked, and InvalidValueError for a body that has no
+    canonical form.
     """
-    text = request.parsed.text if request.parsed is not None and not request.uploads else encode(body)
-    kept = _kept(request)
+    parsed = request.parsed
+    canonical, text = canonical_text(body) if parsed is None else (parsed.canonical, parsed.text)
     # One look at all of it: almost always there is nothing.
-    if not suspicious("\n".join((text, *kept.values()))):
-        return body, request.parsed
+    if not suspicious(_all_of(request, text)):
+        return body, text, canonical
     clean = masked_value(body) if action.mask is True else masked_fields(body, action.mask or ())
+    kept = _kept(request)
     found = [*findings(clean), *(Finding((name,), kind) for name, value in kept.items() if (kind := kind_of(value)))]
     if found:
         raise _refusal(found)
-    return clean, request.parsed if clean == body else None
+    if clean != body:
+        canonical, text = canonical_text(clean)
+    return clean, text, canonical
+
+
+def _all_of(request: Request, text: str) -> str:
+    if request.key is not None and request.form_key is None and request.caller_run is None and not request.uploads:
+        # As most calls are.
+        return f"{text}\n{request.key}"
+    return "\n".join((text, *_kept(request).values()))
 
 
 def check_upload(field: str, upload: Upload) -> None:

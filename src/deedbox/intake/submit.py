@@ -5,12 +5,9 @@ the key in the database decides between processes. Whoever lost the claim reads 
 """
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, cast
-from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,11 +20,11 @@ from deedbox.intake.keys import choose_key, data_subject
 from deedbox.intake.referenced import not_a_document, with_documents
 from deedbox.intake.refusals import Refusals
 from deedbox.intake.request import Accepted, Request, Upload
-from deedbox.intake.terms import held_for, priority, through
+from deedbox.intake.terms import Desk
 from deedbox.model.backoff import seconds
 from deedbox.model.errors import DeedboxError, Problem
-from deedbox.model.fingerprint import hashed_text, key_hash, sha256
-from deedbox.model.identity import Principal, require_scope
+from deedbox.model.fingerprint import jcs, key_hash, sha256
+from deedbox.model.identity import Principal
 from deedbox.store import accept as store
 from deedbox.store import rounds
 from deedbox.store.audit import append, entry_by
@@ -36,11 +33,8 @@ from deedbox.store.pg_errors import UNREACHABLE
 from deedbox.store.pool import Pool
 from deedbox.store.rows import encode
 from deedbox.store.tell import Teller
-from deedbox.store.transaction import autocommit, transaction
+from deedbox.store.transaction import transaction
 
-# The same few callers come again and again.
-_uuid = lru_cache(maxsize=1024)(UUID)
-_DERIVED_EXPIRY_S = 400 * 86400.0
 _EXPLICIT = ("header", "field", "key_from")
 
 
@@ -63,22 +57,14 @@ class Intake:
         `scan_uploads` says that documents which hold text are looked at for secrets as well. Raises ValueError for an action
         whose own receiver is none of them.
         """
-        for action in actions.values():
-            if action.callback is not None and action.callback not in callbacks:
-                raise ValueError(f"{action.name}: no receiver of callbacks is called {action.callback!r}")
-        self._callbacks = frozenset(callbacks)
         self._pool = pool
         self._teller = Teller(pool)
         self._ids = ids
         self._actions = actions
         self._public_url = public_url.rstrip("/")
-        self._max_waiting = max_waiting
-        self._accepted = {name: telemetry.ACCEPTED.labels(name) for name in actions}
+        self._desk = Desk(pool, actions, callbacks, max_waiting=max_waiting)
         self._replayed = {name: telemetry.REPLAYED.labels(name) for name in actions}
-        self._roles: dict[tuple[str, frozenset[str]], str] = {}
-        self._lanes: dict[tuple[str, str, str], int] = {}
-        self._counted: dict[int, tuple[float, int]] = {}
-        self._gathered = Gathered(pool, ids, self._teller)
+        self._gathered = Gathered(pool, ids, self._teller, actions)
         self._refusals = Refusals(pool, ids, self._gathered)
         self._scan_uploads = scan_uploads
 
@@ -87,14 +73,14 @@ class Intake:
         await self._gathered.drain()
         await self._teller.drain()
 
-    async def submit(self, request: Request) -> Accepted:
+    def submit(self, request: Request) -> Coroutine[Any, Any, Accepted]:
         """Store the job and return it after commit, or return the job that the key already has.
 
         Raises DeedboxError: not_found, permission_denied, invalid_input, secret_in_input, key_required, key_invalid,
         key_reused, pruned, erased, too_many_waiting, unavailable. Whatever is refused stores no job and binds no key, but is
         in the journal of calls.
         """
-        return await self._submit(request, None)
+        return self._submit(request, None)
 
     async def submit_many(self, requests: Sequence[Request]) -> list[Accepted | DeedboxError]:
         """Submit each of these as `submit` does, hundreds in one commit; the answers come in the order of the requests.
@@ -125,18 +111,16 @@ class Intake:
         return answers
 
     async def _chunk(self, requests: Sequence[Request], jobs: Sequence[store.NewJob | None]) -> list[Accepted | DeedboxError]:
-        new = await self._gathered.store_many([job for job in jobs if job is not None])
+        stored = iter(await self._gathered.store_many([job for job in jobs if job is not None]))
+        pairs = [*zip(requests, jobs, strict=True)]
+        news = [job is not None and next(stored) for job in jobs]
         # What was not prepared or not stored says by itself why not; all of those at once, for one of them may have to wait.
-        rest = [pair for pair in zip(requests, jobs, strict=True) if pair[1] is None or pair[1].job_id not in new]
+        rest = [pair for pair, new in zip(pairs, news, strict=True) if not new]
         others = iter(await asyncio.gather(*(self._answer(*pair) for pair in rest)))
-        answers: list[Accepted | DeedboxError] = []
-        for request, job in zip(requests, jobs, strict=True):
-            if job is None or job.job_id not in new:
-                answers.append(next(others))
-            else:
-                self._accepted[request.action].inc()
-                answers.append(Accepted(job.job_id, "queued", replayed=False))
-        return answers
+        return [
+            Accepted(job.job_id, "queued", replayed=False) if new and job is not None else next(others)
+            for (_, job), new in zip(pairs, news, strict=True)
+        ]
 
     async def _answer(self, request: Request, job: store.NewJob | None) -> Accepted | DeedboxError:
         try:
@@ -158,15 +142,15 @@ class Intake:
             raise
         except UNREACHABLE as error:
             raise DeedboxError("unavailable", "The store cannot be reached; send the same key again.", retry_after=1) from error
-        (self._replayed if answer.replayed else self._accepted)[request.action].inc()
+        if answer.replayed:
+            self._replayed[request.action].inc()
         return answer
 
     async def _prepare(self, request: Request) -> store.NewJob:
         action = self._actions.get(request.action)
         if action is None:
             raise DeedboxError("not_found", f"There is no action {request.action!r}.")
-        principal = request.principal
-        role = self._role(action, principal)
+        role = self._desk.role(action, request.principal)
         if action.document_fields:
             request = await with_documents(self._pool, action, request)
         job_id = self._ids.new()
@@ -183,60 +167,22 @@ class Intake:
         )
         if request.source == "job":
             source = "slot"
-        lane_id = await self._lane(action, principal.tenant)
-        await self._room(lane_id, action, principal.tenant)
         return store.NewJob(
-            job_id=job_id,
-            tenant=principal.tenant,
-            action=action.name,
-            version=action.version,
-            key=key,
-            key_sha256=key_hash(key),
-            key_source=source,
-            payload_sha256=payload_sha256,
-            subject=_uuid(principal.principal_id),
-            role=role,
-            source=request.source,
-            input_json=input_json,
-            lane_id=lane_id,
-            attempts=action.retry.attempts,
-            priority=priority(request.priority, action),
-            run_at=request.run_at,
-            deadline=request.deadline,
-            deadline_s=action.deadline_s,
-            replaces=request.replaces,
-            parent_job_id=request.parent,
-            through=through(principal),
-            caller_run=request.caller_run,
-            trace=request.trace,
-            callback=self._callback(request.callback, action),
-            expires_s=_DERIVED_EXPIRY_S if source in ("content", "new") else None,
-            documents=documents,
-            held_for=held_for(action),
-            data_subject=data_subject(action, stored_input, given),
+            await self._desk.terms(action, request, role, source),
+            job_id,
+            key,
+            key_hash(key),
+            payload_sha256,
+            input_json,
+            request.caller_run,
+            request.trace,
+            request.run_at,
+            request.deadline,
+            request.replaces,
+            request.parent,
+            None if action.data_subject is None else data_subject(action, stored_input, given),
+            documents,
         )
-
-    def _callback(self, wanted: str | None, action: Action) -> str | None:
-        if wanted is None:
-            return action.callback
-        if wanted not in self._callbacks:
-            # A URL is none of them: where we call is for settings to say.
-            problem = Problem("/callback", "callback", "is not the name of a registered receiver")
-            raise DeedboxError("invalid_input", "A callback goes to a registered receiver.", problems=(problem,))
-        return wanted
-
-    def _role(self, action: Action, principal: Principal) -> str:
-        may = principal.may("submit") or (action.reads_only and principal.may("read"))
-        known = self._roles.get((action.name, principal.roles))
-        if known is not None and may:
-            return known
-        held = sorted(principal.roles & action.roles)
-        if not held or not may:
-            require_scope(principal, frozenset({"submit", "read"} if action.reads_only else {"submit"}))
-            wanted = ", ".join(sorted(action.roles))
-            raise DeedboxError("permission_denied", f"Running {action.name} needs one of these roles: {wanted}.")
-        self._roles[action.name, principal.roles] = held[0]
-        return held[0]
 
     def _input(
         self, action: Action, request: Request
@@ -247,13 +193,34 @@ class Intake:
             raise DeedboxError(
                 "invalid_input", "The input is an object.", problems=(Problem("", "object", "must be an object"),)
             )
-        body, parsed = guarded(action, request, dict(cast("dict[str, Any]", sent)))
-        fields = action.document_fields
-        for name in fields:
+        body, text, canonical = guarded(action, request, dict(cast("dict[str, Any]", sent)))
+        for name in action.document_fields:
             if body.get(name) is not None:
                 raise not_a_document(name)
-        hashed = dict(body)
+        if request.uploads:
+            # The hash is over their digests, what is stored holds links to them.
+            documents, links, digests = self._uploads(action, request)
+            canonical, text = jcs({**body, **digests}), encode(body := {**body, **links})
+        else:
+            documents = ()
+        try:
+            given = action.input_model.model_validate(body, extra="forbid" if request.closed else None)
+        except ValidationError as error:
+            problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
+            names = ", ".join(problem.pointer or "/" for problem in problems[:5])
+            raise DeedboxError(
+                "invalid_input", f"The input does not match the schema at {names}.", problems=problems
+            ) from error
+        return documents, body, text, sha256(canonical), given
+
+    def _uploads(
+        self, action: Action, request: Request
+    ) -> tuple[tuple[store.StoredDocument, ...], dict[str, Any], dict[str, Any]]:
+        """The documents of a call, and by field what the input says of them: the links that are stored, what is hashed."""
+        fields = action.document_fields
         documents: list[store.StoredDocument] = []
+        linked: dict[str, Any] = {}
+        hashed: dict[str, Any] = {}
         for name, uploads in request.uploads.items():
             if name not in fields:
                 problem = Problem(f"/{name}", "unexpected_upload", "the action takes no document of this name")
@@ -265,21 +232,9 @@ class Intake:
             documents += kept
             links = [self._link(document) for document in kept]
             digests = [{"name": document.name, "sha256": document.sha256.hex()} for document in kept]
-            body[name] = links if fields[name] else links[0]
+            linked[name] = links if fields[name] else links[0]
             hashed[name] = digests if fields[name] else digests[0]
-        try:
-            given = action.input_model.model_validate(body, extra="forbid" if request.closed else None)
-        except ValidationError as error:
-            problems = input_problems(error.errors(include_url=False, include_input=False, include_context=False))
-            names = ", ".join(problem.pointer or "/" for problem in problems[:5])
-            raise DeedboxError(
-                "invalid_input", f"The input does not match the schema at {names}.", problems=problems
-            ) from error
-        # With uploads the hash is over more than what was read.
-        if request.uploads or parsed is None:
-            payload_sha256, text = hashed_text(hashed)
-            return tuple(documents), body, encode(body) if documents else text, payload_sha256, given
-        return (), body, parsed.text, sha256(parsed.canonical), given
+        return tuple(documents), linked, hashed
 
     def _document(self, name: str, upload: Upload) -> store.StoredDocument:
         if not upload.content:
@@ -299,41 +254,19 @@ class Intake:
             "url": f"{self._public_url}/api/documents/{document.document_id}",
         }
 
-    async def _lane(self, action: Action, tenant: str) -> int:
-        identity = (action.queue, action.name, tenant)
-        lane_id = self._lanes.get(identity)
-        if lane_id is None:
-            async with autocommit(self._pool) as connection:
-                lane_id = self._lanes[identity] = await store.lane(connection, *identity)
-        return lane_id
-
-    async def _room(self, lane_id: int, action: Action, tenant: str) -> None:
-        """Refuse beyond the limit; the count is taken at most once a second, so the limit is soft by a second's intake."""
-        now = time.monotonic()
-        at, count = self._counted.get(lane_id, (-1e9, 0))
-        if now - at > 1:
-            self._counted[lane_id] = (now, count)
-            async with autocommit(self._pool) as connection:
-                count = await store.waiting(connection, lane_id, self._max_waiting + 1)
-                if action.hold_input:
-                    # What waits for a yes waits as well.
-                    count += await store.held(connection, tenant, action.name, self._max_waiting + 1)
-            self._counted[lane_id] = (now, count)
-        if count > self._max_waiting:
-            raise DeedboxError("too_many_waiting", f"Too many jobs of {action.name} wait already.", retry_after=5)
-
     async def _put(self, job: store.NewJob, request: Request) -> Accepted:
         for _ in range(3):
             if await self._gathered.store(job, request.entry):
-                return Accepted(job.job_id, "queued" if job.held_for is None else "awaiting_human", replayed=False)
+                return Accepted(job.job_id, "queued" if job.terms.held_for is None else "awaiting_human", replayed=False)
             bound = await self._gathered.bound(job)
             if bound is None:
                 continue
             if bound.job_id == job.job_id:
                 # The commit whose answer was lost had stored it.
+                self._gathered.count([job])
                 return Accepted(job.job_id, bound.state or "queued", replayed=False)
             answer = await self._replay(job, bound, request)
-            if bound.state == "failed_retryable" and job.key_source in _EXPLICIT:
+            if bound.state == "failed_retryable" and job.terms.key_source in _EXPLICIT:
                 return await self._take_up(job, answer, request.principal)
             return answer
         raise DeedboxError("unavailable", "The key changed hands repeatedly; try again.", retry_after=1)
@@ -344,23 +277,24 @@ class Intake:
             raise DeedboxError("erased", "The job of this key was erased for its person; its key stays taken.")
         if bound.pruned or bound.state is None:
             raise DeedboxError("pruned", "The job of this key has been removed; its key stays taken.")
-        mine = bound.subject == job.subject or (principal.kind == "person" and principal.may("read"))
+        terms = job.terms
+        mine = bound.subject == terms.subject or (principal.kind == "person" and principal.may("read"))
         if not mine or bound.payload_sha256 != job.payload_sha256:
             raise DeedboxError("key_reused", "This key is bound to another payload; nothing was started.")
         call = store.Call(
             call_id=self._ids.new(),
-            tenant=job.tenant,
-            source=job.source,
+            tenant=terms.tenant,
+            source=terms.source,
             status="replayed",
-            subject=job.subject,
-            role=job.role,
-            action=job.action,
+            subject=terms.subject,
+            role=terms.role,
+            action=terms.action,
             job_id=bound.job_id,
             key_sha256=job.key_sha256,
             input_sha256=job.payload_sha256,
             trace=job.trace,
             caller_run=job.caller_run,
-            through=job.through,
+            through=terms.through,
         )
         if request.call_id is None:
             await self._gathered.journal(call)
@@ -368,7 +302,7 @@ class Intake:
 
     async def _take_up(self, job: store.NewJob, answer: Accepted, principal: Principal) -> Accepted:
         """The caller still wants what has used up its attempts: a new round, where it is time and has not been often enough."""
-        action = self._actions[job.action]
+        action = self._actions[job.terms.action]
         wait_s = max(rounds.SHORTEST_WAIT_S, seconds(action.retry.cap, name="cap"))
         async with transaction(self._pool) as connection:
             begun = await rounds.take_up(
@@ -381,7 +315,7 @@ class Intake:
             )
             if begun is not None:
                 detail = {"round": begun, "by": "redelivery"}
-                entry = entry_by(principal, job.source, "take_up", ("job", str(answer.job_id)), detail=detail)
+                entry = entry_by(principal, job.terms.source, "take_up", ("job", str(answer.job_id)), detail=detail)
                 await append(connection, entry)
         if begun is None:
             return answer

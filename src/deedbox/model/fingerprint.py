@@ -85,14 +85,10 @@ def key_hash(key: str) -> bytes:
     return sha256(key.encode())
 
 
-def hashed_text(value: Any) -> tuple[bytes, str]:
-    """The hash a key is bound to, and a JSON text of the value.
-
-    The hash is over the parsed JSON before defaults and coercion, documents by name and sha256. Raises InvalidValueError
-    like `jcs`.
-    """
+def canonical_text(value: Any) -> tuple[bytes, str]:
+    """The RFC 8785 bytes of a JSON value, and a text from which it can be read again. Raises InvalidValueError like `jcs`."""
     canonical, text = _canonical(value)
-    return sha256(canonical), _ENCODE(value) if text is None else text
+    return canonical, _ENCODE(value) if text is None else text
 
 
 def effect_body(connector: str, target: str, slot: str, payload: Any, attachments: Sequence[dict[str, str]] = ()) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, get_args
 
 from deedbox.model.errors import DeedboxError
@@ -46,6 +47,11 @@ class FormKey:
     origins: frozenset[str]
 
 
+@lru_cache(maxsize=1024)
+def _verbs_of(roles: frozenset[str]) -> frozenset[Verb]:
+    return frozenset(verb for role in roles for verb in PERMISSIONS.get(role, frozenset()))
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A person or a service as one request knows it: tenant, name, roles, and how it proved who it is.
@@ -74,7 +80,7 @@ class Principal:
         """Whether this principal may do it by some role, within the scope of its key."""
         if self.verbs is not None:
             return verb in self.verbs
-        return any(verb in PERMISSIONS.get(role, frozenset()) for role in self.roles)
+        return verb in _verbs_of(self.roles)
 
     def is_within_scope(self, verbs: frozenset[Verb]) -> bool:
         """Whether what it came with was issued for one of the verbs; nothing but an access token has such a bound."""

@@ -7,9 +7,7 @@ a missing partition, a missing right or a read-only server shows, and nothing is
 import asyncio
 import time
 from collections.abc import Mapping
-from uuid import UUID
 
-from deedbox.model.fingerprint import sha256
 from deedbox.store import accept, queue
 from deedbox.store.ids import IdSource
 from deedbox.store.pool import Connection, Pool
@@ -84,24 +82,8 @@ class Readiness:
     async def _round_trip(self, connection: Connection) -> dict[str, str]:
         job_id, attempt_id, *events = self._ids.many(5)
         lane_id = await accept.lane(connection, _ACTION, _ACTION, "default")
-        digest = sha256(job_id.bytes)
-        job = accept.NewJob(
-            job_id=job_id,
-            tenant="default",
-            action=_ACTION,
-            version=1,
-            key=str(job_id),
-            key_sha256=digest,
-            key_source="new",
-            payload_sha256=digest,
-            subject=UUID(int=0),
-            role="system",
-            source="job",
-            input_json="{}",
-            lane_id=lane_id,
-            attempts=1,
-        )
-        if await accept.accept(connection, [job], events[:1]) != {job_id}:
+        job = accept.own_job(job_id, _ACTION, "default", lane_id)
+        if not all(await accept.accept(connection, [job], events[:1])):
             return {"queue": "a job was not accepted"}
         claimed = await queue.claim(
             connection,

@@ -1,33 +1,22 @@
 """Accepting jobs: the claim on a key and everything that comes with it, in one statement."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from deedbox.model.fingerprint import sha256
 from deedbox.model.identity import Through, Verb, known_verbs
+from deedbox.store import packed
 from deedbox.store.loader import statement
 from deedbox.store.pool import LOCK_TIMEOUT_MS, Connection
-from deedbox.store.rows import digits, encode, rows
+from deedbox.store.rows import rows
 from deedbox.store.run import run
 from deedbox.store.wire import Wire
 
-_COMMON = ("tenant", "action", "version", "key_source", "subject", "role", "source", "lane_id", "priority", "attempts")
-_AND_TELL = " CROSS JOIN (SELECT pg_notify('deedbox_queue', '')) AS told"
-_SELDOM = (
-    "caller_run",
-    "trace",
-    "callback",
-    "run_at",
-    "deadline",
-    "deadline_s",
-    "replaces",
-    "parent_job_id",
-    "through",
-    "expires_s",
-    "data_subject",
-)
+_ROW_TYPE = "new_job"
+_HEAD = packed.head(27)
+_NOTHING = (None,) * 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +47,83 @@ class Start(NamedTuple):
     event_json: str = "{}"
 
 
-class NewJob(NamedTuple):
-    """One validated request, ready to be stored. Durations are in seconds."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the jobs of one action and one caller have in common. Durations are in seconds."""
 
-    job_id: UUID
     tenant: str
     action: str
     version: int
-    key: str | None
-    key_sha256: bytes
     key_source: str
-    payload_sha256: bytes
     subject: UUID
     role: str
     source: str
-    input_json: str
     lane_id: int
     attempts: int
     priority: int = 100
+    deadline_s: float | None = None
+    expires_s: float | None = None
+    through: UUID | None = None
+    callback: str | None = None
+    held_for: HeldFor | None = None
+    packed: bytes = field(init=False, repr=False, compare=False)
+    """The start of each row of `deedbox.new_job`, in the order of its members."""
+
+    def __post_init__(self) -> None:
+        """Pack them."""
+        members = (
+            packed.text(self.tenant),
+            packed.text(self.action),
+            packed.integer(self.version),
+            packed.text(self.key_source),
+            packed.uuid(self.subject),
+            packed.text(self.role),
+            packed.text(self.source),
+            packed.bigint(self.lane_id),
+            packed.integer(self.attempts),
+            packed.smallint(self.priority),
+            packed.real(self.deadline_s),
+            packed.real(self.expires_s),
+            packed.uuid(self.through),
+            packed.text(self.callback),
+        )
+        object.__setattr__(self, "packed", _HEAD + b"".join(members) + packed.UUID_HEAD)
+
+
+class NewJob(NamedTuple):
+    """One validated request, ready to be stored."""
+
+    terms: Terms
+    job_id: UUID
+    key: str | None
+    key_sha256: bytes
+    payload_sha256: bytes
+    input_json: str
     caller_run: str | None = None
     trace: str | None = None
-    callback: str | None = None
     run_at: str | None = None
     deadline: str | None = None
-    deadline_s: float | None = None
     replaces: UUID | None = None
     parent_job_id: UUID | None = None
-    through: UUID | None = None
-    expires_s: float | None = None
-    documents: tuple[StoredDocument, ...] = ()
-    held_for: HeldFor | None = None
     data_subject: str | None = None
+    documents: tuple[StoredDocument, ...] = ()
 
     @property
     def alone(self) -> bool:
         """Whether it is stored by itself: megabytes hold up nobody else, and an approval comes in the same transaction."""
-        return bool(self.documents) or self.held_for is not None
+        return bool(self.documents) or self.terms.held_for is not None
 
     @property
     def identity(self) -> tuple[str, str, bytes]:
         """The primary key of the claim."""
-        return (self.tenant, self.action, self.key_sha256)
+        return (self.terms.tenant, self.terms.action, self.key_sha256)
+
+
+def own_job(job_id: UUID, action: str, tenant: str, lane_id: int) -> NewJob:
+    """A job of Deedbox itself, for a trial in a transaction that is rolled back."""
+    terms = Terms(tenant, action, 1, "new", UUID(int=0), "system", "job", lane_id, attempts=1)
+    digest = sha256(job_id.bytes)
+    return NewJob(terms, job_id, str(job_id), digest, digest, "{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,79 +164,90 @@ _QUEUED = Start()
 async def accept(
     on: Connection | Wire,
     jobs: Sequence[NewJob],
-    event_ids: Sequence[UUID | str],
+    event_ids: Sequence[UUID | bytes],
     *,
     lock_timeout_ms: int = LOCK_TIMEOUT_MS,
     tells: bool = False,
     start: Start = _QUEUED,
-) -> set[UUID]:
-    """Store those jobs whose key is new and return their ids. `jobs` must be sorted by identity and free of equal keys.
+) -> list[bool]:
+    """Store those jobs whose key is new, and say of each in its order whether it was.
+
+    `jobs` must be sorted by identity and free of equal keys.
 
     The commit tells the workers where `tells` says so. On a wire, where it is committed at once, no job has documents.
     Raises psycopg.errors.LockNotAvailable where a rival's open transaction holds one of the keys for `lock_timeout_ms`.
     """
-    values = _values(jobs, event_ids, lock_timeout_ms, start)
-    new = {row[0] for row in await run(on, "accept", "accept", values, _AND_TELL if tells else "")}
+    stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
+    values = {
+        "lock_timeout": str(lock_timeout_ms),
+        "jobs": packed.array(await packed.row_type(on, _ROW_TYPE), stored),
+        "state": start.state,
+        "event_type": start.event_type,
+        "event": start.event_json,
+        "tells": "true" if tells else "false",
+    }
+    count, ids, _ = (await run(on, "accept", "accept", values))[0]
+    if count == len(jobs):
+        new = [True] * count
+    else:
+        found: frozenset[UUID] = frozenset(ids or ())
+        new = [job.job_id in found for job in jobs]
     if not isinstance(on, Wire):
-        for job in jobs:
-            if job.job_id in new:
+        for job, is_new in zip(jobs, new, strict=True):
+            if is_new:
                 for document in job.documents:
                     await keep_document(on, job, document)
     return new
 
 
-def _values(jobs: Sequence[NewJob], event_ids: Sequence[UUID | str], lock_timeout_ms: int, start: Start) -> dict[str, str]:
-    # Put together as text: asked for each of two dozen names, the encoder took three times as long.
-    stored = [_row(job, event_id) for job, event_id in zip(jobs, event_ids, strict=True)]
-    return {
-        "lock_timeout": str(lock_timeout_ms),
-        "jobs": f"[{','.join(stored)}]",
-        "state": start.state,
-        "event_type": start.event_type,
-        "event": start.event_json,
-    }
-
-
-@lru_cache(maxsize=1024)
-def _common(*columns: str | int | UUID) -> str:
-    """The start of a row: what most jobs of an action and a caller have in common."""
-    return encode(dict(zip(_COMMON, columns, strict=True)))[:-1]
-
-
-def _row(job: NewJob, event_id: UUID | str) -> str:
-    start = _common(
-        job.tenant,
-        job.action,
-        job.version,
-        job.key_source,
-        job.subject,
-        job.role,
-        job.source,
-        job.lane_id,
-        job.priority,
-        job.attempts,
+def _row(job: NewJob, event_id: UUID | bytes) -> bytes:
+    # The seven members that most jobs have not stand beside each other.
+    seldom = job[6:13]
+    return b"".join(
+        (
+            job.terms.packed,
+            job.job_id.bytes,
+            packed.UUID_HEAD,
+            event_id if isinstance(event_id, bytes) else event_id.bytes,
+            packed.DIGEST_HEAD,
+            job.key_sha256,
+            packed.DIGEST_HEAD,
+            job.payload_sha256,
+            packed.text(job.key),
+            packed.json(job.input_json),
+            _NO_SELDOM if seldom == _NOTHING else _seldom(job),
+        )
     )
-    # What is seldom there is left out where it is not: absent is NULL.
-    seldom = {name: value for name in _SELDOM if (value := getattr(job, name)) is not None}
-    end = f",{encode(seldom)[1:-1]}" if seldom else ""
-    return (
-        f'{start},"key_sha256":"\\\\x{job.key_sha256.hex()}","payload_sha256":"\\\\x{job.payload_sha256.hex()}",'
-        f'"job_id":"{job.job_id.hex}","event_id":"{digits(event_id)}","key":{encode(job.key)},"input":{job.input_json}{end}}}'
+
+
+def _seldom(job: NewJob) -> bytes:
+    members = (
+        packed.text(job.caller_run),
+        packed.text(job.trace),
+        packed.text(job.run_at),
+        packed.text(job.deadline),
+        packed.uuid(job.replaces),
+        packed.uuid(job.parent_job_id),
+        packed.text(job.data_subject),
     )
+    return b"".join(members)
+
+
+_NO_SELDOM = packed.NULL_TEXT * 4 + packed.NULL_UUID * 2 + packed.NULL_TEXT
 
 
 async def keep_document(connection: Connection, job: NewJob, document: StoredDocument) -> None:
     """Store one document of a new job and the link that lets the job show it."""
     await connection.execute(
         statement("accept", "keep_document"),
-        {"tenant": job.tenant, "sha256": document.sha256, "size": len(document.content), "content": document.content},
+        {"tenant": job.terms.tenant, "sha256": document.sha256, "size": len(document.content), "content": document.content},
     )
     await connection.execute(
         statement("accept", "link_document"),
         {
             "document_id": document.document_id,
             "job_id": job.job_id,
-            "tenant": job.tenant,
+            "tenant": job.terms.tenant,
             "sha256": document.sha256,
             "name": document.name,
             "media_type": document.media_type,
@@ -223,7 +259,7 @@ async def existing(connection: Connection, jobs: Sequence[NewJob]) -> dict[tuple
     """What the keys of these jobs are bound to, by identity; a key that vanished is not in the answer."""
     cursor = await connection.execute(
         statement("accept", "existing"),
-        {"keys": rows([{"tenant": job.tenant, "action": job.action, "key_sha256": job.key_sha256} for job in jobs])},
+        {"keys": rows([dict(zip(("tenant", "action", "key_sha256"), job.identity, strict=True)) for job in jobs])},
     )
     return {
         (row[0], row[1], bytes(row[2])): Bound(row[3], row[4], row[5], row[6], row[7], row[8])

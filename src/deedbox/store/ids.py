@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 import time
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 from deedbox.store.pool import Pool
 from deedbox.store.transaction import autocommit
@@ -15,6 +15,7 @@ from deedbox.store.transaction import autocommit
 _MILLIS = (1 << 48) - 1
 # The operating system is asked for so many at a time; each is given out once.
 _AHEAD = 256
+_new, _set = object.__new__, object.__setattr__
 
 
 class IdSource:
@@ -45,21 +46,33 @@ class IdSource:
             if not self._randoms:
                 self._randoms += _drawn(_AHEAD)
             random = self._randoms.pop()
-        return UUID(int=_number(tick, random))
+        return _uuid(_number(tick, random))
 
     def many(self, count: int) -> list[UUID]:
         """`count` ids, ascending."""
-        return [UUID(int=number) for number in self._numbers(count)]
+        return [_uuid(number) for number in self._numbers(count)]
 
     def many_texts(self, count: int) -> list[str]:
         """The same as 32 hexadecimal digits each, for those that go to the database and come back from there, if at all."""
         return [f"{number:032x}" for number in self._numbers(count)]
+
+    def many_bytes(self, count: int) -> list[bytes]:
+        """The same as 16 bytes each."""
+        return [number.to_bytes(16) for number in self._numbers(count)]
 
     def _numbers(self, count: int) -> list[int]:
         with self._lock:
             first = max(int((time.monotonic() * 1000 + self._offset) * 4096), self._last + 1)
             self._last = first + count - 1
         return [_number(tick, random) for tick, random in enumerate(_drawn(count), first)]
+
+
+def _uuid(number: int) -> UUID:
+    """The id of this number, which is known to be one: `UUID(int=...)` looks at all the ways in which it could be given."""
+    made = _new(UUID)
+    _set(made, "int", number)
+    _set(made, "is_safe", SafeUUID.unknown)
+    return made
 
 
 def _drawn(count: int) -> tuple[int, ...]:

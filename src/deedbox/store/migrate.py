@@ -1,23 +1,31 @@
 """Forward-only migrations, the roles they need, and the partitions of the months to come."""
 
+import asyncio
 import hashlib
+import random
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from importlib import resources
-from typing import LiteralString, cast
+from typing import LiteralString, TypeVar, cast
 
 from psycopg import sql
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import DeadlockDetected, InsufficientPrivilege, LockNotAvailable
 
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection, connect
+
+T = TypeVar("T")
 
 PARTITIONED = ("job", "attempt", "event", "result", "proposal", "receipt")
 MONTHS_AHEAD = 3
 LOCK = 0x0DEED_B0C
 """The advisory lock of whoever changes the schema or prunes."""
+LOCK_WAIT_MS = 500
+"""How long a change waits for a table, with everybody behind it; less than `deadlock_timeout`, so that it goes and not they."""
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,8 @@ async def _roles(connection: Connection) -> bool:
 
 
 async def _grants(connection: Connection) -> None:
+    """The last step where there are the roles: the partitions, and who may do what."""
+    await _partitions(connection)
     for text in (
         "GRANT USAGE ON SCHEMA deedbox TO deedbox_app",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deedbox TO deedbox_app",
@@ -129,41 +139,73 @@ async def make_partitions(connection: Connection) -> list[str]:
 async def migrate(url: str) -> list[str]:
     """Bring the schema to this build's version; returns the names of the migrations applied, none when it was current.
 
-    Safe to run from several processes at once: an advisory lock of the transaction lets one through at a time. Raises
-    SchemaError where the schema is newer than this build or an applied migration was changed.
+    Each is applied in a transaction of its own: where one fails, those before it stay, and the next run goes on with it. Safe
+    to run from several processes at once: an advisory lock lets one through at a time. Under load it waits for a table so
+    briefly that it gives up before anybody else does, and begins that migration again, for at most `PATIENCE_S`. Raises
+    SchemaError where the schema is newer than this build or an applied migration was changed, and
+    psycopg.errors.LockNotAvailable where somebody held a table all the time.
     """
     connection = await connect(url, "migrate", prepare=False)
-    done: list[str] = []
     try:
-        async with connection.transaction():
-            await connection.execute("SET LOCAL lock_timeout = '60s'")
-            await connection.execute("SET LOCAL statement_timeout = '10min'")
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-            with_roles = await _roles(connection)
-            await connection.execute("CREATE SCHEMA IF NOT EXISTS deedbox")
-            await connection.execute(
-                "CREATE TABLE IF NOT EXISTS deedbox.schema_version (version integer PRIMARY KEY, name text NOT NULL,"
-                " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT statement_timestamp())"
-            )
-            version = await applied(connection)
-            if version > newest():
-                raise SchemaError(f"the schema is at version {version}, newer than this build ({newest()})")
-            await _unchanged(connection, migrations())
-            for migration in migrations():
-                if migration.version <= version:
-                    continue
-                await connection.execute(cast("LiteralString", migration.text), prepare=False)
-                await connection.execute(
-                    "INSERT INTO deedbox.schema_version (version, name, checksum) VALUES (%s, %s, %s)",
-                    [migration.version, migration.name, migration.checksum],
-                )
-                done.append(f"{migration.version:04}_{migration.name}")
-            await make_partitions(connection)
-            if with_roles:
-                await _grants(connection)
+        with_roles = await _patiently(connection, _prepare)
+        done: list[str] = []
+        while (name := await _patiently(connection, _next)) is not None:
+            done.append(name)
+        await _patiently(connection, _grants if with_roles else _partitions)
     finally:
         await connection.close()
     return done
+
+
+async def _partitions(connection: Connection) -> None:
+    await make_partitions(connection)
+
+
+async def _patiently(connection: Connection, change: Callable[[Connection], Awaitable[T]]) -> T:
+    """Make a change in a transaction of its own, one process at a time."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            async with connection.transaction():
+                await connection.execute("SET LOCAL lock_timeout = '60s'")
+                await connection.execute("SET LOCAL statement_timeout = '10min'")
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+                await connection.execute(cast("LiteralString", f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}"))
+                return await change(connection)
+        except (LockNotAvailable, DeadlockDetected):
+            if time.monotonic() > until:
+                raise
+        # Those who were waiting behind it have their turn.
+        await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 -- jitter
+
+
+async def _prepare(connection: Connection) -> bool:
+    """What is there before the first migration; says whether the roles are there, too. Raises SchemaError."""
+    with_roles = await _roles(connection)
+    await connection.execute("CREATE SCHEMA IF NOT EXISTS deedbox")
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS deedbox.schema_version (version integer PRIMARY KEY, name text NOT NULL,"
+        " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT statement_timestamp())"
+    )
+    version = await applied(connection)
+    if version > newest():
+        raise SchemaError(f"the schema is at version {version}, newer than this build ({newest()})")
+    await _unchanged(connection, migrations())
+    return with_roles
+
+
+async def _next(connection: Connection) -> str | None:
+    """Apply the next migration, and say which; None where there is none."""
+    version = await applied(connection)
+    migration = next((one for one in migrations() if one.version > version), None)
+    if migration is None:
+        return None
+    await connection.execute(cast("LiteralString", migration.text), prepare=False)
+    await connection.execute(
+        "INSERT INTO deedbox.schema_version (version, name, checksum) VALUES (%s, %s, %s)",
+        [migration.version, migration.name, migration.checksum],
+    )
+    return f"{migration.version:04}_{migration.name}"
 
 
 async def _unchanged(connection: Connection, known: Iterable[Migration]) -> None:

@@ -9,9 +9,12 @@ from deedbox.store.wire import Wire
 
 
 async def run(
-    on: Connection | Wire, file: str, name: str, values: Mapping[str, str | None], more: LiteralString = ""
+    on: Connection | Wire, file: str, name: str, values: Mapping[str, str | bytes | None], more: LiteralString = ""
 ) -> list[tuple[Any, ...]]:
-    """The rows of a statement, with `more` at its end, whose parameters are given as text. Raises what the database raises."""
+    """The rows of a statement, with `more` at its end, whose parameters are given as text or packed.
+
+    Raises what the database raises.
+    """
     if isinstance(on, Wire):
         return await on.run(numbered(file, name, more), values)
     cursor = await on.execute(statement(file, name) + more, values)

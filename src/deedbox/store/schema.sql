@@ -2,6 +2,36 @@
 
 CREATE SCHEMA deedbox;
 
+CREATE TYPE deedbox.new_job AS (
+	tenant text,
+	action text,
+	version integer,
+	key_source text,
+	subject uuid,
+	role text,
+	source text,
+	lane_id bigint,
+	attempts integer,
+	priority smallint,
+	deadline_s double precision,
+	expires_s double precision,
+	through uuid,
+	callback text,
+	job_id uuid,
+	event_id uuid,
+	key_sha256 bytea,
+	payload_sha256 bytea,
+	key text,
+	input jsonb,
+	caller_run text,
+	trace text,
+	run_at text,
+	deadline text,
+	replaces uuid,
+	parent_job_id uuid,
+	data_subject text
+);
+
 CREATE FUNCTION deedbox.add_partition(parent text, month date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -503,8 +533,7 @@ CREATE TABLE deedbox.event (
     round integer NOT NULL,
     attempt_id uuid,
     at timestamp with time zone NOT NULL,
-    payload jsonb NOT NULL,
-    CONSTRAINT event_seq_check CHECK ((seq >= 1))
+    payload jsonb NOT NULL
 )
 PARTITION BY RANGE (job_id);
 
@@ -518,10 +547,8 @@ CREATE TABLE deedbox.idempotency (
     erased boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     expires_at timestamp with time zone,
-    CONSTRAINT idempotency_action_check CHECK ((action ~ '\S'::text)),
     CONSTRAINT idempotency_check CHECK (((payload_sha256 IS NOT NULL) OR erased)),
-    CONSTRAINT idempotency_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
-    CONSTRAINT idempotency_payload_sha256_check CHECK (((payload_sha256 IS NULL) OR (octet_length(payload_sha256) = 32)))
+    CONSTRAINT idempotency_key_sha256_check CHECK ((octet_length(key_sha256) = 32))
 );
 
 CREATE TABLE deedbox.job (
@@ -542,12 +569,7 @@ CREATE TABLE deedbox.job (
     replaces uuid,
     callback text,
     created_at timestamp with time zone NOT NULL,
-    through uuid,
-    CONSTRAINT job_action_version_check CHECK ((action_version >= 1)),
-    CONSTRAINT job_idempotency_key_check CHECK (((idempotency_key IS NULL) OR ((idempotency_key ~ '\S'::text) AND (length(idempotency_key) <= 255)))),
-    CONSTRAINT job_key_sha256_check CHECK ((octet_length(key_sha256) = 32)),
-    CONSTRAINT job_key_source_check CHECK ((key_source = ANY (ARRAY['header'::text, 'field'::text, 'key_from'::text, 'content'::text, 'new'::text, 'slot'::text]))),
-    CONSTRAINT job_source_check CHECK ((source = ANY (ARRAY['form'::text, 'http'::text, 'webhook'::text, 'mcp'::text, 'cli'::text, 'n8n'::text, 'job'::text])))
+    through uuid
 )
 PARTITION BY RANGE (job_id);
 
@@ -815,11 +837,8 @@ CREATE TABLE deedbox.queue (
     last_seq bigint DEFAULT 0 NOT NULL,
     updated_at timestamp with time zone DEFAULT deedbox.clock() NOT NULL,
     redeliveries smallint DEFAULT 0 NOT NULL,
-    CONSTRAINT queue_attempt_check CHECK ((attempt >= 0)),
-    CONSTRAINT queue_attempts_allowed_check CHECK (((attempts_allowed >= 1) AND (attempts_allowed <= 100000))),
-    CONSTRAINT queue_lease CHECK ((((state = 'running'::text) = (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 6)) AND ((state = 'running'::text) OR (num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = 0)))),
-    CONSTRAINT queue_round_check CHECK ((round >= 1)),
-    CONSTRAINT queue_state CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'awaiting_human'::text, 'dispatching'::text, 'failed_retryable'::text])))
+    CONSTRAINT queue_lease CHECK ((num_nonnulls(attempt_id, fence, worker, started_at, lease_until, lease_cap) = (6 * ((state = 'running'::text))::integer))),
+    CONSTRAINT queue_state CHECK ((state = ANY ('{queued,running,awaiting_human,dispatching,failed_retryable}'::text[])))
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 

@@ -20,7 +20,7 @@ from psycopg.abc import Transformer as Reading
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
-from deedbox.store.loader import Numbered
+from deedbox.store.loader import Numbered, numbered
 
 CONNECT_S = 10.0
 """How long a statement waits for a server that is away, in seconds; the same as for a connection of the pool."""
@@ -50,6 +50,7 @@ class _Line:
     fd: int
     prepared: set[bytes] = field(default_factory=set[bytes])
     sent: "deque[_Sent]" = field(default_factory=deque["_Sent"])
+    row_types: dict[str, int] = field(default_factory=dict[str, int])
     writing: bool = False
     lost: bool = False
 
@@ -70,27 +71,35 @@ class Wire:
         self._opening: asyncio.Task[_Line] | None = None
         self._closed = False
 
-    async def run(self, statement: Numbered, values: Mapping[str, str | None]) -> list[tuple[Any, ...]]:
-        """The rows of one statement, once it is committed.
+    async def row_type(self, name: str) -> int:
+        """The id of a row type of the schema; asked once on a connection. Raises what `run` raises."""
+        line = self._line
+        found = None if line is None else line.row_types.get(name)
+        if found is None:
+            found = int((await self.run(numbered("packed", "row_type"), {"name": name}))[0][0])
+            if self._line is not None:
+                self._line.row_types[name] = found
+        return found
+
+    async def run(self, statement: Numbered, values: Mapping[str, str | bytes | None]) -> list[tuple[Any, ...]]:
+        """The rows of one statement, once it is committed. Values are text, and bytes are values in binary form.
 
         Raises what the server refuses, as the driver's own errors, and psycopg.OperationalError where there is no connection
         or none any more: then it may have been committed or not. Raises psycopg.DataError for a NUL in a value.
         """
         line = self._line or await self._open()
-        parameters = [None if (value := values[name]) is None else value.encode() for name in statement.order]
-        if any(value is not None and b"\0" in value for value in parameters):
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+        parameters, formats = _parameters(statement, values)
         loop = asyncio.get_running_loop()
         prepares = None
         try:
             if not self._prepare:
-                line.wire.send_query_params(statement.text, parameters)
+                line.wire.send_query_params(statement.text, parameters, param_formats=formats)
             else:
                 if statement.name not in line.prepared:
                     prepares = statement.name
                     line.prepared.add(prepares)
                     line.wire.send_prepare(prepares, statement.text)
-                line.wire.send_query_prepared(statement.name, parameters)
+                line.wire.send_query_prepared(statement.name, parameters, formats)
             line.wire.pipeline_sync()
             if line.wire.flush():
                 self._write(loop, line)
@@ -213,3 +222,19 @@ class Wire:
             if not sent.answer.done():
                 lost = error if isinstance(error, psycopg.OperationalError) else psycopg.OperationalError(str(error))
                 sent.answer.set_exception(lost)
+
+
+def _parameters(statement: Numbered, values: Mapping[str, str | bytes | None]) -> tuple[list[bytes | None], list[int] | None]:
+    parameters: list[bytes | None] = []
+    formats: list[int] | None = None
+    for place, name in enumerate(statement.order):
+        value = values[name]
+        if isinstance(value, bytes):
+            formats = formats or [0] * len(statement.order)
+            formats[place] = 1
+        elif value is not None:
+            if "\0" in value:
+                raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+            value = value.encode()
+        parameters.append(value)
+    return parameters, formats

@@ -1,22 +1,15 @@
 -- name: accept
 -- Insert every key that is new, and for those alone the job, its payload, its queue row in the state given, and its first event; the
--- call is journalled in the job.
--- Returns the job ids that were new. Rows come sorted by key, so that two flushes cannot deadlock. The time to wait for a
--- rival's lock is set for this one transaction, before the first row is inserted.
+-- call is journalled in the job. The commit tells the workers where `tells` says so and a job is new.
+-- Returns how many were new, and which ones unless all were. Rows come sorted by key, so that two flushes cannot deadlock. The time
+-- to wait for a rival's lock is set for this one transaction, before the first row is inserted.
 WITH input AS (
     SELECT i.*
-    FROM (SELECT set_config('lock_timeout', %(lock_timeout)s, true)) AS patience,
-         json_to_recordset(%(jobs)s::json) AS i (
-             tenant text, action text, key_sha256 bytea, job_id uuid, payload_sha256 bytea, version integer, key text,
-             key_source text, subject uuid, role text, source text, caller_run text, trace text, callback text, input jsonb,
-             lane_id bigint, priority smallint, run_at timestamptz, deadline timestamptz, deadline_s float8, attempts integer,
-             event_id uuid, expires_s float8, replaces uuid, parent_job_id uuid, through uuid,
-             data_subject text
-         )
+    FROM (SELECT set_config('lock_timeout', %(lock_timeout)s, true)) AS patience, unnest(%(jobs)s::deedbox.new_job[]) AS i
 ), new AS (
     INSERT INTO deedbox.idempotency (tenant, action, key_sha256, job_id, payload_sha256, expires_at)
     SELECT tenant, action, key_sha256, job_id, payload_sha256, deedbox.clock() + make_interval(secs => expires_s)
-    FROM input ORDER BY tenant, action, key_sha256
+    FROM input
     ON CONFLICT (tenant, action, key_sha256) DO NOTHING
     RETURNING job_id
 ), fresh AS (
@@ -31,8 +24,8 @@ WITH input AS (
     INSERT INTO deedbox.job_payload (job_id, input) SELECT job_id, input FROM fresh
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
-    SELECT job_id, lane_id, %(state)s::text, coalesce(run_at <= deedbox.clock(), true), priority, version,
-           coalesce(run_at, deedbox.clock()), least(deadline, deedbox.clock() + make_interval(secs => deadline_s)),
+    SELECT job_id, lane_id, %(state)s::text, coalesce(run_at::timestamptz <= deedbox.clock(), true), priority, version,
+           coalesce(run_at::timestamptz, deedbox.clock()), least(deadline::timestamptz, deedbox.clock() + make_interval(secs => deadline_s)),
            attempts, 1
     FROM fresh
 ), e AS (
@@ -42,7 +35,9 @@ WITH input AS (
     INSERT INTO deedbox.callback (job_id, tenant, action, target)
     SELECT job_id, tenant, action, callback FROM fresh WHERE callback IS NOT NULL
 )
-SELECT job_id FROM new
+SELECT count(*), CASE WHEN count(*) < cardinality(%(jobs)s::deedbox.new_job[]) THEN array_agg(job_id) END,
+       CASE WHEN count(*) > 0 AND %(tells)s::boolean THEN pg_notify('deedbox_queue', '') END
+FROM new
 
 -- name: existing
 -- What the given keys are bound to now, with the state of each job. A second statement on purpose: the one that met a rival
