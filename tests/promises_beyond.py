@@ -95,6 +95,11 @@ BEYOND: tuple[Guarantee, ...] = (
         "issue 4: outbox",
     ),
     Guarantee(
+        "G-TARGET-SETTINGS",
+        "A dispatcher that starts while the database is away waits for it, and sends nothing before it has its targets' limits.",
+        "issue 4: outbox",
+    ),
+    Guarantee(
         "G-TARGET-ORDER",
         "An ordered target gets one effect at a time, in the order of the outbox; one that is unknown blocks those behind it.",
         "issue 4: outbox",

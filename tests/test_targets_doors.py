@@ -238,6 +238,7 @@ class Counted(Targets):
             raise
 
 
+@proves("G-TARGET-SETTINGS")
 async def test_who_begins_to_send_while_the_database_is_away_waits_for_it_and_has_the_limits(database: TestDatabase) -> None:
     name = conninfo_to_dict(database.owner_url)["dbname"]
     pool = Pool(database.url, "targets", size=1)

@@ -5,12 +5,12 @@ once and one that dies on the way delays a look-up and no more. Nothing is sent 
 """
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
 
 from deedbox.dispatch import reconcile
 from deedbox.dispatch.declared import declared
 from deedbox.extend.connector import Connector
+from deedbox.model.pause import pause
 from deedbox.store import reconcile as store
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ids import IdSource
@@ -58,11 +58,7 @@ class Schedule:
                 pause_s = min(POLL_S, max(LEAST_PAUSE_S, due_s)) if due_s else POLL_S
             except Exception as error:  # noqa: BLE001 -- the loop outlives whatever the database does
                 _log.warning("schedule_failed", error=type(error).__name__)
-            try:
-                async with asyncio.timeout(pause_s * random.uniform(0.8, 1.0)):  # noqa: S311 -- jitter
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await pause(stop, pause_s)
 
     async def once(self) -> int:
         """Look up what is due now, at most as many as are asked at a time; returns how many were taken."""

@@ -1,10 +1,8 @@
 """Targets for operators: how each stands, and the verbs by which one is paused, resumed and limited."""
 
 import asyncio
-import random
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -15,6 +13,7 @@ from deedbox.egress import EgressPolicy, Reach, reach
 from deedbox.extend.connector import ORDER_BY, Connector, TargetLimits
 from deedbox.model.errors import DeedboxError, Problem
 from deedbox.model.identity import Principal
+from deedbox.model.pause import pause
 from deedbox.operate.evidence import checked_reason
 from deedbox.operate.waiting import Reason, reasons
 from deedbox.store import audit, switch, targets, waits
@@ -201,9 +200,7 @@ class Targets:
                 telemetry.log("targets").warning("settings_wait", error=type(error).__name__)
             else:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s * random.uniform(0.5, 1.0)):  # noqa: S311 -- jitter
-                    await stop.wait()
+            await pause(stop, pause_s, least=0.5)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
     def _limits(self) -> dict[str, Mapping[str, TargetLimits]]:

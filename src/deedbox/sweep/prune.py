@@ -6,7 +6,6 @@ stands is kept in memory only: a new process begins anew, and finds done what wa
 """
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from uuid import UUID
 
 from deedbox import telemetry
 from deedbox.model.lifecycle import JOB
+from deedbox.model.pause import pause
 from deedbox.store import notices, prune
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.audit import AuditEntry, append
@@ -83,13 +83,8 @@ class Pruning:
                 more = await self.turn()
             except (StoreError, *UNREACHABLE) as error:
                 telemetry.log("prune").warning("turn_failed", error=type(error).__name__)
-            if more:
-                continue
-            try:
-                async with asyncio.timeout(IDLE_S * random.uniform(0.8, 1.0)):  # noqa: S311 -- jitter
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            if not more:
+                await pause(stop, IDLE_S)
 
     async def turn(self) -> bool:
         """A bounded piece of all there is to do; returns whether there is more. Does nothing where another is elected."""

@@ -1,7 +1,6 @@
 """The sweep: a jittered, bounded round of repairs, in every process; any number of them may run at once."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from deedbox.gate.cancel import cancel_locked
 from deedbox.gate.decide import expire_lapsed
 from deedbox.model.errors import DeedboxError
 from deedbox.model.lease import Lease
+from deedbox.model.pause import pause
 from deedbox.store import outbox, reconcile, sweep
 from deedbox.store.alert import Alert, open_alerts
 from deedbox.store.ending import finish_job
@@ -68,16 +68,12 @@ class Sweep:
 
     async def _rounds(self, stop: asyncio.Event, one: Callable[[], Awaitable[float]]) -> None:
         while not stop.is_set():
-            pause = self._lease.sweep
+            rest_s = self._lease.sweep
             try:
-                pause = await one()
+                rest_s = await one()
             except (StoreError, *UNREACHABLE) as error:
                 telemetry.log("sweep").warning("round_failed", error=type(error).__name__)
-            try:
-                async with asyncio.timeout(pause * random.uniform(0.8, 1.0)):  # noqa: S311 -- jitter
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await pause(stop, rest_s)
 
     async def round(self) -> float:
         """One round; returns the seconds after which the next is worth while."""

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from deedbox import telemetry
 from deedbox.model.lease import Lease
+from deedbox.model.pause import pause
 from deedbox.store import queue
 from deedbox.store.pg_errors import UNREACHABLE, StoreError
 from deedbox.store.pool import Connection, connect
@@ -70,7 +71,7 @@ class Heartbeat:
 
     async def _beats(self) -> None:
         last = -1e9
-        while not await self._told_to_stop(self._lease.flags):
+        while not await pause(self._stop, self._lease.flags, least=1.0):
             try:
                 # Also while nothing is held: the first beat of a lease must not have to wait for a connection.
                 if self._connection is None or self._connection.closed:
@@ -87,12 +88,6 @@ class Heartbeat:
             except Exception:  # noqa: BLE001 -- whatever went wrong with one beat, it must not be the last
                 telemetry.log("heartbeat").exception("beat_failed")
                 self._let_go()
-
-    async def _told_to_stop(self, timeout_s: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._stop.wait()
-        return self._stop.is_set()
 
     def _to_beat(self) -> list[Held]:
         """What is held and was not told to stop: a stopped handler's lease is let go, however long it takes to listen."""
