@@ -96,7 +96,7 @@ BEYOND: tuple[Guarantee, ...] = (
     ),
     Guarantee(
         "G-TARGET-SETTINGS",
-        "A dispatcher that starts while the database is away waits for it, and sends nothing before it has its targets' limits.",
+        "A dispatcher that starts while the database is away waits for it, and sends nothing before it has its limits.",
         "issue 4: outbox",
     ),
     Guarantee(

@@ -66,11 +66,21 @@ class Follow:
         self._wakes: Wakes = wakes or NeverWakes()
         self._poll_s = poll_s
 
-    async def job(self, principal: Principal, job_id: UUID, wait_s: float, *, known: str | None = None) -> JobView | None:
+    async def job(
+        self,
+        principal: Principal,
+        job_id: UUID,
+        wait_s: float,
+        *,
+        known: str | None = None,
+        stuck: Callable[[], Awaitable[bool]] | None = None,
+    ) -> JobView | None:
         """The job as soon as it is over or has begun to wait for a person, at the latest after `wait_s` seconds.
 
         `known` is the state the caller has seen, by default the one found now: a job that waits for a person in that state
-        is waited for until it is decided. None where the job is not this principal's to see. Raises DeedboxError unavailable.
+        is waited for until it is decided. `stuck` says of a job that is being sent whether nothing will come of it until
+        somebody acts; then it is not waited for either. None where the job is not this principal's to see. Raises
+        DeedboxError unavailable.
         """
         deadline = time.monotonic() + wait_s
         if known is None or wait_s <= 0:
@@ -78,16 +88,26 @@ class Follow:
             if first is None or first.is_over or wait_s <= 0:
                 return first
             known = first.state
-        await self._rest(job_id, deadline, lambda: self._views.pulse(principal, job_id), held=known == "awaiting_human")
+        look, held = (lambda: self._views.pulse(principal, job_id)), known == "awaiting_human"
+        await self._rest(job_id, deadline, look, held=held, stuck=stuck)
         return await self._views.job(principal, job_id)
 
-    async def outcome(self, principal: Principal, job_id: UUID, wait_s: float, *, fresh: bool) -> Outcome | JobView | None:
+    async def outcome(
+        self,
+        principal: Principal,
+        job_id: UUID,
+        wait_s: float,
+        *,
+        fresh: bool,
+        stuck: Callable[[], Awaitable[bool]] | None = None,
+    ) -> Outcome | JobView | None:
         """The same for a job that this process has just accepted, or found by its key; `fresh` says that it is a new one.
 
         A job that completes for whoever asked for it comes as its outcome, which costs a fraction of the view.
         """
         deadline = time.monotonic() + wait_s
-        found = await self._rest(job_id, deadline, lambda: self._views.outcome(principal, job_id), held=False, fresh=fresh)
+        look = lambda: self._views.outcome(principal, job_id)  # noqa: E731 -- beside the one in `job`
+        found = await self._rest(job_id, deadline, look, held=False, fresh=fresh, stuck=stuck)
         return (found and found[1]) or await self._views.job(principal, job_id)
 
     async def _rest(
@@ -98,10 +118,11 @@ class Follow:
         *,
         held: bool,
         fresh: bool = False,
+        stuck: Callable[[], Awaitable[bool]] | None = None,
     ) -> tuple[str, Seen] | None:
         """What was seen last, once the job rests or the deadline has passed."""
         async with self._wakes.job(job_id) as signal:
-            poll = self._poll_s
+            poll, sending = self._poll_s, False
             if fresh:
                 # The signal is set where a telling has come already; nothing else can have happened to it before.
                 await signal.wait(min(max(0.0, deadline - time.monotonic()), _jittered(poll)))
@@ -112,8 +133,10 @@ class Follow:
                     return seen
                 held = held and seen[0] == "awaiting_human"
                 left = deadline - time.monotonic()
-                if left <= 0:
+                # Not at the first look: most are sent by the second.
+                if left <= 0 or (sending and stuck is not None and await stuck()):
                     return seen
+                sending = seen[0] == "dispatching"
                 await signal.wait(min(left, _jittered(poll)))
                 poll = min(poll * 1.3, LONGEST_POLL_S)
 

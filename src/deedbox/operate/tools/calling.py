@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 from uuid import UUID
@@ -254,7 +254,8 @@ class Tools:
         wait_s, job_id = _bounded(call.wait_s), accepted.job_id
         view: JobView | Outcome | None
         if wait_s > 0:
-            asked = asyncio.ensure_future(self._follow.outcome(who, job_id, wait_s, fresh=not accepted.replayed))
+            fresh, stuck = not accepted.replayed, self._stuck(who, job_id)
+            asked = asyncio.ensure_future(self._follow.outcome(who, job_id, wait_s, fresh=fresh, stuck=stuck))
             view = await or_now(asked, hurry, lambda: self._views.job(who, job_id))
         else:
             view = await self._views.job(who, job_id)
@@ -278,8 +279,16 @@ class Tools:
             found = await reasons(connection, who.tenant, waiting[0].effect_id)
         return any(reason["why"] == "switch" for reason in found)
 
+    def _stuck(self, who: Principal, job_id: UUID) -> Callable[[], Awaitable[bool]]:
+        async def held_by_the_switch() -> bool:
+            view = await self._views.job(who, job_id)
+            return view is not None and await self._switched_off(who, view)
+
+        return held_by_the_switch
+
     async def _outcome(self, who: Principal, job_id: UUID | str, wait_s: float) -> Envelope:
-        view = await self._follow.job(who, _id(job_id, "job"), _bounded(wait_s))
+        found = _id(job_id, "job")
+        view = await self._follow.job(who, found, _bounded(wait_s), stuck=self._stuck(who, found))
         if view is None:
             raise DeedboxError("not_found", "There is no such job, or it is not yours.")
         return await self._told(who, view, str(view.job_id))
