@@ -17,6 +17,7 @@ from bench.cells import (
     memory,
     raw_accept,
     raw_drain,
+    repaint,
     sent,
     start,
     stock,
@@ -29,8 +30,11 @@ from bench.samples import Sample
 One: TypeAlias = Callable[[Server], Awaitable[Sample | list[Sample]]]
 Cell: TypeAlias = list[One]
 
-GROUPS = ("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle", "effects", "approve", "sent", "mcp", "memory")
-ONCE = frozenset({"memory"})
+GROUPS = (
+    *("accept", "http", "drain", "bulk", "start", "full", "snapshot", "idle"),
+    *("effects", "approve", "sent", "mcp", "repaint", "memory"),
+)
+ONCE = frozenset({"memory", "repaint"})
 """Groups that are measured in the first round alone: they take minutes, and hardly move."""
 
 
@@ -70,6 +74,7 @@ def cells(extent: Extent, only: Sequence[str], peers: Sequence[Peer]) -> list[tu
         "approve": [[lambda server: approve.measure(server, extent.paced)]],
         "sent": [_sent(extent)],
         "mcp": [[lambda server: mcp_start.measure(server, extent.seconds)]],
+        "repaint": [[lambda server: repaint.measure(server, 2)]],
         "memory": [[lambda server: memory.measure(server, extent.kept, extent.early)]],
     }
     chosen = [(group, cell) for group in GROUPS if group in only for cell in made[group]]

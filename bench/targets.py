@@ -201,6 +201,8 @@ LINES: tuple[Line, ...] = (
     Line("P12", "MCP start, 8 at once", ("mcp_start", "rate"), "/s", "beside", 0.7, 0.9, ("mcp_sample", "rate"), _SAMPLE),
     Line("P12", "its p50", ("mcp_start", "p50"), "ms", beside=("mcp_sample", "p50"), beside_name=_SAMPLE, at_most=True),
     Line("P12", "its p99", ("mcp_start", "p99"), "ms", "itself", 2000.0, None, ("mcp_sample", "p99"), _SAMPLE, at_most=True),
+    Line("P12", "progress call to the widget's repaint, p50", ("repaint", "p50"), "ms"),
+    Line("P12", "progress call to the widget's repaint, p95", ("repaint", "p95"), "ms"),
     Line("P13", "a worker's memory, late to early", ("memory", "growth"), "x", "itself", 1.05, 1.05, at_most=True),
     Line("P13", "its threads", ("memory", "threads"), "", beside=("memory", "threads_early"), beside_name="early"),
     Line("P13", "its descriptors", ("memory", "descriptors"), "", beside=("memory", "descriptors_early"), beside_name="early"),

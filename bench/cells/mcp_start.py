@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import time
 from typing import Any
 
 import uvicorn
@@ -25,6 +26,8 @@ from deedbox.wiring import make_asgi, opened, run_roles
 
 MODULE = "bench.cells.mcp_start"
 AT_ONCE = 8
+STEPS = 15
+SENT_AT = "sent at "
 _WARM_UP_S = 0.5
 _STOPS_WITHIN_S = 60.0
 
@@ -120,7 +123,7 @@ async def _loaded(
 
 
 def make_app() -> App:
-    """One tool that answers at once."""
+    """One tool that answers at once, and one that takes its time and tells how far it is."""
     app = App()
 
     @app.action(roles=["operator"], policy=allow(), tool=True)
@@ -128,7 +131,16 @@ def make_app() -> App:
         """Take a call."""
         return Answered(text=f"taken {given.number}")
 
-    assert list(app.actions) == ["take_call"], take_call
+    @app.action(roles=["operator"], policy=allow(), tool=True)
+    async def run_steps(ctx: Context, given: Given) -> Answered:
+        """Run some steps."""
+        for step in range(1, STEPS + 1):
+            await ctx.progress(step, STEPS, f"{SENT_AT}{time.time():.3f}")  # noqa: TID251 -- the clock that pages have
+            # No two progress calls of a job are told within half a second.
+            await asyncio.sleep(0.6)
+        return Answered(text=f"run {given.number}")
+
+    assert list(app.actions) == ["take_call", "run_steps"], (take_call, run_steps)
     return app
 
 
