@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from deedbox.extend.context import Context
 from deedbox.extend.registry import App
 from deedbox.model.policy import allow
-from deedbox.store.wakeup import Wakeup
+from deedbox.store.wakeup import CHANNELS, EVENTS, OUTBOX, QUEUE, REPLIES, Wakeup, channels_for
+from deedbox.wiring import ALL_ROLES
 from tests.database import TestDatabase
 from tests.road import road
 
@@ -61,3 +62,23 @@ async def test_a_replay_takes_nothing_from_the_job_before_it(database: TestDatab
         await one.submit("take_note", {"number": 2}, "k2")
         await one.submit("take_note", {"number": 1}, "k1")
         await heard()
+
+
+def test_a_process_listens_to_what_its_roles_need_and_to_nothing_else() -> None:
+    assert set(channels_for(ALL_ROLES)) == set(channels_for(())) == set(CHANNELS)
+    assert set(channels_for(["api"])) == {EVENTS, REPLIES}
+    assert set(channels_for(["worker"])) == {QUEUE, EVENTS}
+    assert set(channels_for(["dispatch", "sweep"])) == {OUTBOX, EVENTS}
+    assert channels_for(["sweep"]) == ()
+
+
+async def test_who_asks_for_a_channel_that_is_not_listened_to_is_told_to_poll(database: TestDatabase) -> None:
+    wakeup = Wakeup(database.direct_url, channels_for(["api"]))
+    running = asyncio.create_task(wakeup.run())
+    try:
+        await wakeup.ready()
+        assert wakeup.event(EVENTS).live
+        assert not wakeup.event(QUEUE).live
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

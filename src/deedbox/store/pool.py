@@ -13,6 +13,9 @@ Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_MS = 30_000
+# For a few rows a plan made for them looks cheaper than the one that is kept, each time anew: planning the end of a job took
+# the server longer than ending it. The kept plans are those that tests/test_plans.py holds to a number of pages.
+_GENERIC = "-c plan_cache_mode=force_generic_plan"
 
 
 def options(name: str, *, statement_timeout_ms: int = STATEMENT_TIMEOUT_MS) -> dict[str, Any]:
@@ -79,7 +82,8 @@ class Pool(AsyncConnectionPool[Connection]):
         """The wire of this name, the same one each time; it connects when it is first used, and ends with the pool."""
         found = self._wires.get(part)
         if found is None:
-            found = self._wires[part] = Wire(self._url, self._options, answer_s=self._answer_s, prepare=self._prepares)
+            options = self._options | {"options": f"{self._options['options']} {_GENERIC}"}
+            found = self._wires[part] = Wire(self._url, options, answer_s=self._answer_s, prepare=self._prepares)
         return found
 
     async def close(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 -- the parent's signature

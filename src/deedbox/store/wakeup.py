@@ -9,7 +9,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 from uuid import UUID
@@ -26,11 +26,21 @@ EVENTS = "deedbox_events"
 OUTBOX = "deedbox_outbox"
 REPLIES = "deedbox_replies"
 CHANNELS = (QUEUE, EVENTS, OUTBOX, REPLIES)
+_OF_ROLES = {"api": {EVENTS, REPLIES}, "worker": {QUEUE, EVENTS}, "dispatch": {OUTBOX, EVENTS}}
 
 _PING = "deedbox_ping"
 _LONGEST_WAIT_S = 15.0
 _REMEMBERED = 4096
 """How many tellings about jobs are remembered: a quick job is told of before whoever asked for it has subscribed."""
+
+
+def channels_for(roles: Collection[str]) -> tuple[str, ...]:
+    """What a process in these roles has to hear of: each channel that it does not need would wake it for nothing.
+
+    All of them where it has no role.
+    """
+    wanted = set[str]().union(*(_OF_ROLES.get(role, ()) for role in roles)) if roles else CHANNELS
+    return tuple(channel for channel in CHANNELS if channel in wanted)
 
 
 class Signal(asyncio.Event):
@@ -89,7 +99,9 @@ class Wakeup:
         await self._listening.wait()
 
     def event(self, channel: str) -> Signal:
-        """A signal of the caller's own that is set at every notification on the channel. Raises KeyError for an unknown one."""
+        """A signal of the caller's own that is set at every notification on the channel; never live where nobody listens."""
+        if channel not in self._events:
+            return Signal()
         signal = Signal(self.listens)
         self._events[channel].add(signal)
         return signal

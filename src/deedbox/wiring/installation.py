@@ -41,7 +41,7 @@ from deedbox.store.migrate import newest, require_current
 from deedbox.store.pool import Pool
 from deedbox.store.process import forget_process, keep_process
 from deedbox.store.transaction import autocommit
-from deedbox.store.wakeup import Wakeup
+from deedbox.store.wakeup import Wakeup, channels_for
 
 if TYPE_CHECKING:
     from deedbox.access.bearer import Bearer
@@ -131,7 +131,7 @@ async def opened(
         providers = await providers_of(settings, pool, ids, policy, guard, stack) if serves else None
         bearer = await bearer_of(settings, pool, ids, policy, keys, stack) if serves else None
         secrets_shared = await _secrets(pool) if serves else ()
-        wakeup = Wakeup(database.direct_url)
+        wakeup = Wakeup(database.direct_url, channels_for(roles))
         stack.push_async_callback(_cancel, asyncio.create_task(wakeup.run()))
         if roles:
             await _register(pool, settings, name, roles)
