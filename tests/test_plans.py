@@ -272,18 +272,22 @@ class Prepared:
             await self._connection.execute(f'PREPARE "{case.name}" AS {text}'.encode())
             await self.explain(case)
 
-    async def _spelt(self, value: Any) -> Any:
+    async def _spelt(self, file: str, value: Any) -> Any:
         if not isinstance(value, Packed):
             return value
         # What EXECUTE is given has to be spelt out.
-        cursor = await self._connection.execute("SELECT %s::deedbox.new_job[]::text", [value])
+        cursor = await self._connection.execute(
+            "SELECT %s::deedbox.new_job[]::text" if file == "accept" else "SELECT %s::deedbox.ended_attempt[]::text", [value]
+        )
         row = await cursor.fetchone()
         return row[0] if row else None
 
     async def explain(self, case: Case) -> dict[str, Any]:
         """Run it, undo it, and return the plan with what it touched."""
         used = dict.fromkeys(re.findall(r"%\((\w+)\)s", case.query))
-        values = sql.SQL(", ").join([sql.Literal(await self._spelt(case.parameters[name])) for name in used])
+        values = sql.SQL(", ").join(
+            [sql.Literal(await self._spelt(case.name.split(".")[0], case.parameters[name])) for name in used]
+        )
         execute = sql.SQL("EXECUTE {}({})" if used else "EXECUTE {}").format(sql.Identifier(case.name), values)
         async with self._connection.transaction(force_rollback=True):
             cursor = await self._connection.execute(sql.SQL("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) ") + execute)

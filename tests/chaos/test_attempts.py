@@ -35,7 +35,7 @@ async def complete(one: Road, claimed: queue.Claimed, worker: str) -> bool:
     done = Completed(held, {"number": 1, "attempt": claimed.attempt}, one.ids.new(), "{}", {})
     async with autocommit(one.pool) as connection:
         await connection.execute(f"SET application_name = 'deedbox {worker}'".encode())
-        return bool(await queue.complete_attempts(connection, [done], worker=worker, build="b"))
+        return all(await queue.complete_attempts(connection, [done], worker=worker, build="b"))
 
 
 async def taken_over(one: Road) -> tuple[queue.Claimed, queue.Claimed]:

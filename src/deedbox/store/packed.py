@@ -24,7 +24,7 @@ _TEXT, _BYTES, _UUID, _JSON, _INT2, _INT4, _INT8, _FLOAT8 = (
     types[name].oid.to_bytes(4) for name in ("text", "bytea", "uuid", "jsonb", "int2", "int4", "int8", "float8")
 )
 _NULL = _LENGTH(-1)
-NULL_TEXT, NULL_UUID = _TEXT + _NULL, _UUID + _NULL
+NULL_TEXT, NULL_UUID, NULL_JSON = _TEXT + _NULL, _UUID + _NULL, _JSON + _NULL
 """Members that are NULL."""
 UUID_HEAD = _UUID + _LENGTH(16)
 """What stands before the 16 bytes of an id."""

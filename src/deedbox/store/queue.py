@@ -6,13 +6,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from deedbox.store import packed
 from deedbox.store.loader import statement
 from deedbox.store.pool import Connection
-from deedbox.store.rows import encode, numbers, rows, texts, uuids
+from deedbox.store.rows import encode, rows, uuids
 from deedbox.store.run import run
 from deedbox.store.wire import Wire
 
 FIRST = UUID(int=0)
+_ENDED_HEAD = packed.head(7) + packed.UUID_HEAD
 
 
 class Claimed(NamedTuple):
@@ -67,7 +69,7 @@ class Completed(NamedTuple):
 
     held: tuple[UUID, UUID, int]
     output: Any
-    event_id: UUID | str
+    event_id: UUID | bytes
     event_json: str
     journal: Mapping[str, Any]
 
@@ -178,28 +180,35 @@ async def lock_attempts(connection: Connection, held: Sequence[tuple[UUID, UUID,
     return {row[1]: Locked(*row) for row in await cursor.fetchall()}
 
 
-def _by_job(item: Completed) -> UUID:
-    return item.held[0]
+async def complete_attempts(on: Connection | Wire, done: Sequence[Completed], *, worker: str, build: str) -> list[bool]:
+    """End attempts that proposed nothing and journal them, outside of any transaction; says of each whether it did.
 
-
-async def complete_attempts(on: Connection | Wire, done: Sequence[Completed], *, worker: str, build: str) -> set[UUID]:
-    """End attempts that proposed nothing and journal them, outside of any transaction.
-
-    One that is not in the answer is stale, or was just changed by somebody else.
+    Another one is stale, or was just changed by somebody else.
     """
-    done = sorted(done, key=_by_job)
-    values = {
-        "worker": worker,
-        "build": build,
-        "job_id": uuids([item.held[0] for item in done]),
-        "attempt_id": uuids([item.held[1] for item in done]),
-        "fence": numbers([item.held[2] for item in done]),
-        "output": texts([encode(item.output) for item in done]),
-        "event_id": uuids([item.event_id for item in done]),
-        "event": texts([item.event_json for item in done]),
-        "journal": texts([encode(item.journal) if item.journal else None for item in done]),
-    }
-    return {row[0] for row in await run(on, "queue", "complete_attempts", values)}
+    ordered = sorted(done, key=lambda item: item.held[0].int)
+    ended = [
+        b"".join(
+            (
+                _ENDED_HEAD,
+                item.held[0].bytes,
+                packed.UUID_HEAD,
+                item.held[1].bytes,
+                packed.bigint(item.held[2]),
+                packed.json(encode(item.output)),
+                packed.UUID_HEAD,
+                item.event_id if isinstance(item.event_id, bytes) else item.event_id.bytes,
+                packed.json(item.event_json),
+                packed.json(encode(item.journal)) if item.journal else packed.NULL_JSON,
+            )
+        )
+        for item in ordered
+    ]
+    values = {"worker": worker, "build": build, "ended": packed.array(await packed.row_type(on, "ended_attempt"), ended)}
+    count, ids = (await run(on, "queue", "complete_attempts", values))[0]
+    if count == len(done):
+        return [True] * count
+    found: frozenset[UUID] = frozenset(ids or ())
+    return [item.held[1] in found for item in done]
 
 
 async def settled(connection: Connection, held: Sequence[tuple[UUID, UUID, int]]) -> dict[UUID, str]:

@@ -2,6 +2,16 @@
 
 CREATE SCHEMA deedbox;
 
+CREATE TYPE deedbox.ended_attempt AS (
+	job_id uuid,
+	attempt_id uuid,
+	fence bigint,
+	output jsonb,
+	event_id uuid,
+	event jsonb,
+	journal jsonb
+);
+
 CREATE TYPE deedbox.new_job AS (
 	tenant text,
 	action text,

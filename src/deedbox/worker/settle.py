@@ -93,11 +93,11 @@ class Settler:
             queue.Completed(
                 outcome.held.fence, outcome.output, event_id, _completed_json(outcome.action.title), outcome.journal.kept()
             )
-            for outcome, event_id in zip(outcomes, self._ids.many_texts(len(outcomes)), strict=True)
+            for outcome, event_id in zip(outcomes, self._ids.many_bytes(len(outcomes)), strict=True)
         ]
         ended = await queue.complete_attempts(self._wire, done, worker=self._worker, build=self._build)
-        self._teller.soon(jobs=[item.held[0] for item in done if item.held[1] in ended])
-        return [item.held[1] in ended for item in done]
+        self._teller.soon(jobs=[item.held[0] for item, is_ended in zip(done, ended, strict=True) if is_ended])
+        return ended
 
     async def _complete_one(self, outcome: Outcome) -> bool:
         return (await self._complete([outcome]))[0]

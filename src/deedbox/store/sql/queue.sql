@@ -77,12 +77,10 @@ FOR UPDATE OF q
 -- name: complete_attempts
 -- End attempts that proposed nothing, each under its own fence, in one statement that is a transaction of its own: the queue row
 -- goes, one result comes, the attempt is journalled and the last event written. They come sorted by job, so that rows are locked
--- in one order. An attempt that does not come back is stale, or its row was just changed by somebody else, which the way for
--- everything out of the ordinary finds out.
+-- in one order. Returns how many ended, and which ones unless all did. Another one is stale, or its row was just changed by somebody
+-- else, which the way for everything out of the ordinary finds out.
 WITH input AS MATERIALIZED (
-    SELECT job_id, attempt_id, fence, output::jsonb AS output, event_id, event::jsonb AS event, journal::jsonb AS journal
-    FROM unnest(%(job_id)s::uuid[], %(attempt_id)s::uuid[], %(fence)s::bigint[], %(output)s::text[], %(event_id)s::uuid[],
-                %(event)s::text[], %(journal)s::text[]) AS i (job_id, attempt_id, fence, output, event_id, event, journal)
+    SELECT i.* FROM unnest(%(ended)s::deedbox.ended_attempt[]) AS i
 ), mine AS MATERIALIZED (
     -- One look-up for each, in the order given: joined as sets, every row was held against every other.
     SELECT q.at, q.started_at, i.output, i.event_id, i.event, i.journal
@@ -113,7 +111,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, attempt_id, at, payload)
     SELECT job_id, seq, event_id, 'job.completed', round, attempt_id, deedbox.clock(), event FROM gone
 )
-SELECT attempt_id FROM gone
+SELECT count(*), CASE WHEN count(*) < cardinality(%(ended)s::deedbox.ended_attempt[]) THEN array_agg(attempt_id) END FROM gone
 
 -- name: settled
 -- Which attempts were settled by the worker that held them, and how: a commit whose answer was lost is found here.
