@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -13,13 +13,16 @@ from deedbox import embedded
 from deedbox.store.wire import Wire
 from tests.database import RUN, TestDatabase, fresh_database, state_of_run, through_a_pooler
 
-_connect = psycopg.AsyncConnection[Any].connect
+# As a function of the class it is called on: a pool's connections are of a class of their own.
+_connect: Any = cast("Any", psycopg.AsyncConnection.connect).__func__
 
 
-async def _unprepared(conninfo: str = "", **options: Any) -> psycopg.AsyncConnection[Any]:
+async def _unprepared(
+    kind: type[psycopg.AsyncConnection[Any]], conninfo: str = "", **options: Any
+) -> psycopg.AsyncConnection[Any]:
     """A connection that never names a statement: behind a pooler the name would be another session's."""
     options["prepare_threshold"] = None
-    return await _connect(conninfo, **options)
+    return await _connect(kind, conninfo, **options)
 
 
 class Unnamed(Wire):
@@ -39,7 +42,7 @@ def pytest_configure() -> None:
         os.environ[RUN] = secrets.token_hex(5)
     if through_a_pooler():
         os.environ["DEEDBOX_PREPARE_STATEMENTS"] = "false"
-        pytest.MonkeyPatch().setattr(psycopg.AsyncConnection, "connect", _unprepared)
+        pytest.MonkeyPatch().setattr(psycopg.AsyncConnection, "connect", classmethod(_unprepared))
         pytest.MonkeyPatch().setattr("deedbox.store.pool.Wire", Unnamed)
 
 
