@@ -66,7 +66,7 @@ BREAKS = {
             ("queue", "complete_attempts", "AND attempt_id = i.attempt_id AND fence = i.fence ", ""),
         ],
         "submit claim take_over take_over settle settle",
-        "a stale attempt moved something",
+        "an attempt that was current: False, settled as complete",
     ),
     "lease": (
         [("queue", "renew", " AND q.lease_until > deedbox.clock()", "")],
