@@ -4,9 +4,7 @@ With DEEDBOX_PICTURES it leaves its pictures there; docs/pictures holds those of
 """
 
 import os
-import statistics
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,15 +30,6 @@ PATIENCE_MS: Final = 60_000
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 LOOKS: Final[list[tuple[int, Literal["light", "dark"]]]] = [(width, scheme) for width in (360, 1280) for scheme in SCHEMES]
 PROMPT: Final = "A gift for my sister, please: she hikes, reads and drinks tea. At most 60 euros."
-_WATCH = """() => {
-  window.repainted = [];
-  const step = document.getElementById('step');
-  new MutationObserver(() => {
-    const text = step.textContent;
-    // A frame later it has been painted.
-    requestAnimationFrame(() => setTimeout(() => window.repainted.push([text, Date.now()])));
-  }).observe(step, { childList: true, characterData: true, subtree: true });
-}"""
 
 
 @pytest.fixture
@@ -93,27 +82,21 @@ async def ended_well(view: FrameLocator) -> None:
 
 
 @proves("G-WIDGET-PROGRESS", "G-WIDGET-RETRIES", "G-WIDGET-NO-ORIGIN", "G-WIDGET-RESTORES", "G-WIDGET-FOLLOW-UPS")
-async def test_a_long_job_in_a_host_on_the_official_bridge(
-    gifts: House, host: AppHost, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_long_job_in_a_host_on_the_official_bridge(gifts: House, host: AppHost) -> None:
     document_id = await upload(gifts)
     async with host.chat() as chat:
         first = await chat.start(**server(gifts), tool="start_deep_analysis", arguments=asked(document_id), prompt=PROMPT)
         job_id = first["structuredContent"]["job_id"]
-        await view_of(chat.page).evaluate(_WATCH)
         await drafts_shown(chat.view)
         await expect(chat.view.get_by_text("Attempt 2 of 10")).to_be_visible(timeout=PATIENCE_MS)
         await gifts.shop("held")
         await looks_at(host, gifts, first, "working", drafts_shown)
         # The host's page is loaded anew: nothing is left but the first answer.
-        repainted: list[list[Any]] = await view_of(chat.page).evaluate("() => window.repainted")
         await chat.page.reload()
         await chat.start(**server(gifts), first=first, prompt=PROMPT)
         await drafts_shown(chat.view)
-        await view_of(chat.page).evaluate(_WATCH)
         await gifts.shop("flaky")
         await ended_well(chat.view)
-        repainted += await view_of(chat.page).evaluate("() => window.repainted")
         await expect(chat.view.get_by_text("attempts")).to_contain_text("The target shop answered")
         await chat.view.get_by_role("button", name="Another kind of gift").click()
         await expect(chat.page.locator("p.said").last).to_contain_text("Please look for another kind of gift")
@@ -127,8 +110,6 @@ async def test_a_long_job_in_a_host_on_the_official_bridge(
         # The host's client asks whether there is a stream outside of calls, and is told that there is none.
         assert [line for line in chat.complaints if "/mcp" not in line and "405" not in line] == []
     await looks_at(host, gifts, first, "done", ended_well)
-    with capsys.disabled():
-        print(f"\n{repaint_figure(await gifts.events(job_id), repainted)}")  # noqa: T201 -- the figure is what a run of this test is for
 
 
 async def looks_at(
@@ -141,21 +122,6 @@ async def looks_at(
             await ready(chat.view)
             await chat.page.wait_for_function("() => host.state.frame.clientHeight === host.state.sizes.at(-1)")
             await look(chat.page, "bridge", state, width, scheme)
-
-
-def repaint_figure(events: list[dict[str, Any]], repainted: list[list[Any]]) -> str:
-    """How long after the worker's call the widget had painted it. One machine, so that both clocks are one."""
-    told = {
-        str(event["payload"]["message"]): datetime.fromisoformat(event["timestamp"]).timestamp() * 1000
-        for event in events
-        if event["type"] == "job.progress"
-    }
-    times = sorted(at - told[text] for text, at in repainted if text in told)
-    if not times:
-        return "from a progress call to the widget's repaint: not seen"
-    middle = statistics.median(times)
-    most = f"{times[-1]:.0f} ms at most, of {len(times)}"
-    return f"from a progress call to the widget's repaint: {middle:.0f} ms in the middle, {most}"
 
 
 @proves("G-WIDGET-CANCEL")
