@@ -263,11 +263,12 @@ async def test_a_migration_that_waits_for_a_table_gives_up_before_others_do_and_
             await holder.execute("LOCK TABLE deedbox.queue IN ROW EXCLUSIVE MODE")
             migrating = asyncio.create_task(migrate(old.owner_url))
             waits = (
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'deedbox migrate' AND wait_event_type = 'Lock'"
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'deedbox migrate'"
+                " AND wait_event_type = 'Lock' AND datname = current_database()"
             )
             while not await old.value(waits):
                 assert not migrating.done()
-            # It holds the keys' table by now, and waits for what the holder will not let go.
+            # Behind it, which waits for what the holder will not let go.
             await submit(other, "meanwhile")
             while not await old.value(waits):
                 assert not migrating.done()

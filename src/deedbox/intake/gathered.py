@@ -91,9 +91,9 @@ class Gathered:
         if not jobs:
             return []
         keys = [job.identity for job in jobs]
-        order = sorted(range(len(jobs)), key=keys.__getitem__)
-        if len(set(keys)) < len(keys):
-            order = [place for number, place in enumerate(order) if not number or keys[place] != keys[order[number - 1]]]
+        # Of equal keys the last one written here is the first one given.
+        first = {keys[place]: place for place in reversed(range(len(jobs)))}
+        order = sorted(first.values(), key=keys.__getitem__)
         tells, others = self._teller.rides()
         try:
             ids = self._ids.many_bytes(len(order))
@@ -101,12 +101,9 @@ class Gathered:
         except BaseException:
             self._teller.soon(queue=others)
             raise
-        if all(stored) and len(order) == len(jobs):
-            new = stored
-        else:
-            new = [False] * len(jobs)
-            for place, is_new in zip(order, stored, strict=True):
-                new[place] = is_new
+        new = [False] * len(jobs)
+        for place, is_new in zip(order, stored, strict=True):
+            new[place] = is_new
         self.count(job for job, is_new in zip(jobs, new, strict=True) if is_new)
         # What was told with the commit is told; a statement that found nothing new has told nothing.
         self._teller.soon(queue=others and not any(stored) if tells else any(stored))

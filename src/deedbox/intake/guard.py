@@ -28,24 +28,17 @@ def guarded(action: Action, request: Request, body: dict[str, Any]) -> tuple[dic
     """
     parsed = request.parsed
     canonical, text = canonical_text(body) if parsed is None else (parsed.canonical, parsed.text)
+    kept = _kept(request)
     # One look at all of it: almost always there is nothing.
-    if not suspicious(_all_of(request, text)):
+    if not suspicious("\n".join((text, *kept.values()))):
         return body, text, canonical
     clean = masked_value(body) if action.mask is True else masked_fields(body, action.mask or ())
-    kept = _kept(request)
     found = [*findings(clean), *(Finding((name,), kind) for name, value in kept.items() if (kind := kind_of(value)))]
     if found:
         raise _refusal(found)
     if clean != body:
         canonical, text = canonical_text(clean)
     return clean, text, canonical
-
-
-def _all_of(request: Request, text: str) -> str:
-    if request.key is not None and request.form_key is None and request.caller_run is None and not request.uploads:
-        # As most calls are.
-        return f"{text}\n{request.key}"
-    return "\n".join((text, *_kept(request).values()))
 
 
 def check_upload(field: str, upload: Upload) -> None:

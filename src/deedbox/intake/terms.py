@@ -57,8 +57,8 @@ class Desk:
         """
         principal = request.principal
         service = None if principal.through is None else principal.through.principal_id
-        same = (action.name, principal.tenant, principal.principal_id, service, role, request.source, key_source)
-        same = (*same, request.priority, request.callback)
+        who = (principal.tenant, principal.principal_id, service, role)
+        same = (action.name, *who, request.source, key_source, request.priority, request.callback)
         terms = self._terms.get(same)
         if terms is None:
             if len(self._terms) >= _MOST:

@@ -88,8 +88,8 @@ class Follow:
             if first is None or first.is_over or wait_s <= 0:
                 return first
             known = first.state
-        look, held = (lambda: self._views.pulse(principal, job_id)), known == "awaiting_human"
-        await self._rest(job_id, deadline, look, held=held, stuck=stuck)
+        held = known == "awaiting_human"
+        await self._rest(job_id, deadline, lambda: self._views.pulse(principal, job_id), held=held, stuck=stuck)
         return await self._views.job(principal, job_id)
 
     async def outcome(
@@ -106,8 +106,9 @@ class Follow:
         A job that completes for whoever asked for it comes as its outcome, which costs a fraction of the view.
         """
         deadline = time.monotonic() + wait_s
-        look = lambda: self._views.outcome(principal, job_id)  # noqa: E731 -- beside the one in `job`
-        found = await self._rest(job_id, deadline, look, held=False, fresh=fresh, stuck=stuck)
+        found = await self._rest(
+            job_id, deadline, lambda: self._views.outcome(principal, job_id), held=False, fresh=fresh, stuck=stuck
+        )
         return (found and found[1]) or await self._views.job(principal, job_id)
 
     async def _rest(

@@ -187,11 +187,7 @@ async def accept(
         "tells": "true" if tells else "false",
     }
     count, ids, _ = (await run(on, "accept", "accept", values))[0]
-    if count == len(jobs):
-        new = [True] * count
-    else:
-        found: frozenset[UUID] = frozenset(ids or ())
-        new = [job.job_id in found for job in jobs]
+    new = packed.answered(count, ids, [job.job_id for job in jobs])
     if not isinstance(on, Wire):
         for job, is_new in zip(jobs, new, strict=True):
             if is_new:

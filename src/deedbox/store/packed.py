@@ -105,6 +105,14 @@ def array(row_type: int, rows: Sequence[bytes]) -> Packed:
     return Packed(b"".join(parts))
 
 
+def answered(count: int, ids: Sequence[UUID] | None, asked: Sequence[UUID]) -> list[bool]:
+    """Which of those asked for a statement names, that names them only where they are not all."""
+    if count == len(asked):
+        return [True] * count
+    found = frozenset(ids or ())
+    return [one in found for one in asked]
+
+
 async def row_type(on: Connection | Wire, name: str) -> int:
     """The id of a row type of the schema. Raises psycopg.errors.UndefinedObject where there is none of this name."""
     if isinstance(on, Wire):

@@ -205,10 +205,7 @@ async def complete_attempts(on: Connection | Wire, done: Sequence[Completed], *,
     ]
     values = {"worker": worker, "build": build, "ended": packed.array(await packed.row_type(on, "ended_attempt"), ended)}
     count, ids = (await run(on, "queue", "complete_attempts", values))[0]
-    if count == len(done):
-        return [True] * count
-    found: frozenset[UUID] = frozenset(ids or ())
-    return [item.held[1] in found for item in done]
+    return packed.answered(count, ids, [item.held[1] for item in done])
 
 
 async def settled(connection: Connection, held: Sequence[tuple[UUID, UUID, int]]) -> dict[UUID, str]:

@@ -78,7 +78,7 @@ class Wakeup:
         self._answer_s = answer_s
         # A name of this process's own: the ping of one process wakes no other.
         self.ping_channel = f"{_PING}_{secrets.token_hex(6)}"
-        self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in channels}
+        self._events: dict[str, WeakSet[Signal]] = {channel: WeakSet() for channel in CHANNELS}
         self._jobs: dict[str, set[Signal]] = {}
         self._told: dict[str, None] = {}
         self._hears: set[Callable[[str], None]] = set()
@@ -99,10 +99,11 @@ class Wakeup:
         await self._listening.wait()
 
     def event(self, channel: str) -> Signal:
-        """A signal of the caller's own that is set at every notification on the channel; never live where nobody listens."""
-        if channel not in self._events:
-            return Signal()
-        signal = Signal(self.listens)
+        """A signal of the caller's own that is set at every notification on the channel. Raises KeyError for an unknown one.
+
+        It is never live where this process does not listen to the channel.
+        """
+        signal = Signal(self.listens if channel in self._channels else None)
         self._events[channel].add(signal)
         return signal
 
