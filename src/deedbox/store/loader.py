@@ -61,12 +61,12 @@ class Numbered:
     order: tuple[str, ...]
 
 
-def numbered(file: str, name: str, more: str = "") -> Numbered:
-    """One statement, and `more` at its end, for a connection that sends it past the driver's own formatting.
+def numbered(file: str, name: str) -> Numbered:
+    """One statement, for a connection that sends it past the driver's own formatting.
 
     Raises KeyError like `statement`.
     """
-    return _numbered(f"{file}.{name}", statement(file, name) + more)
+    return _numbered(f"{file}.{name}", statement(file, name))
 
 
 @lru_cache(maxsize=1024)

@@ -81,8 +81,6 @@ async def _roles(connection: Connection) -> bool:
 
 
 async def _grants(connection: Connection) -> None:
-    """The last step where there are the roles: the partitions, and who may do what."""
-    await _partitions(connection)
     for text in (
         "GRANT USAGE ON SCHEMA deedbox TO deedbox_app",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA deedbox TO deedbox_app",
@@ -151,14 +149,12 @@ async def migrate(url: str) -> list[str]:
         done: list[str] = []
         while (name := await _patiently(connection, _next)) is not None:
             done.append(name)
-        await _patiently(connection, _grants if with_roles else _partitions)
+        await _patiently(connection, make_partitions)
+        if with_roles:
+            await _patiently(connection, _grants)
     finally:
         await connection.close()
     return done
-
-
-async def _partitions(connection: Connection) -> None:
-    await make_partitions(connection)
 
 
 async def _patiently(connection: Connection, change: Callable[[Connection], Awaitable[T]]) -> T:

@@ -25,8 +25,8 @@ WITH input AS (
 ), q AS (
     INSERT INTO deedbox.queue (job_id, lane_id, state, due, priority, action_version, run_at, deadline, attempts_allowed, last_seq)
     SELECT job_id, lane_id, %(state)s::text, coalesce(run_at::timestamptz <= deedbox.clock(), true), priority, version,
-           coalesce(run_at::timestamptz, deedbox.clock()), least(deadline::timestamptz, deedbox.clock() + make_interval(secs => deadline_s)),
-           attempts, 1
+           coalesce(run_at::timestamptz, deedbox.clock()),
+           least(deadline::timestamptz, deedbox.clock() + make_interval(secs => deadline_s)), attempts, 1
     FROM fresh
 ), e AS (
     INSERT INTO deedbox.event (job_id, seq, event_id, type, round, at, payload)
