@@ -27,6 +27,11 @@ TOOLS: tuple[Guarantee, ...] = (
     ),
     Guarantee("G-TOOL-WAIT", "While it is tried again an answer names the attempt, the cause and the wait.", "faces: MCP"),
     Guarantee(
+        "G-TOOL-START",
+        "A call of a tool with `tool_wait=0` is answered as soon as its job is committed, in the job's own words.",
+        "faces: MCP",
+    ),
+    Guarantee(
         "G-TOOL-ONCE",
         "Equal calls within one job, or of one caller within a minute, are one effect; after success the stored result.",
         "faces: tool contract",

@@ -200,13 +200,14 @@ async def test_an_answer_that_is_lost_after_the_commit_is_asked_for_again(databa
 
 @proves("G-MCP-KEYS")
 async def test_each_call_twice_at_once_by_two_clients_in_two_eras_is_one_job(database: TestDatabase, tmp_path: Path):
-    """Two servers, one client of each era at each; both calls of a pair leave within five milliseconds."""
+    """Two servers, one client of each era at each; a pair counts where both calls have left within five milliseconds."""
     async with fleet(database, tmp_path) as ships:
         first, second = await ships.server(), await ships.server()
         async with client(ships, at(first.port), "2026-07-28") as newer, client(ships, at(second.port), "legacy") as older:
             await asyncio.gather(newer.list_tools(), older.list_tools())
-            apart: list[float] = []
-            for number in range(5):
+            pairs = close = 0
+            # On a busy machine some pairs are further apart; those are one job each as well.
+            while close < 5 and pairs < 50:
                 left: list[float] = []
 
                 async def call(one: Client, text: str, left: list[float] = left) -> str:
@@ -214,13 +215,14 @@ async def test_each_call_twice_at_once_by_two_clients_in_two_eras_is_one_job(dat
                     answer: Any = (await one.call_tool("note_thing", {"text": text})).structured_content
                     return str(answer["job_id"])
 
-                ids = await asyncio.gather(call(newer, f"n{number}"), call(older, f"n{number}"))
-                apart.append(max(left) - min(left))
+                ids = await asyncio.gather(call(newer, f"n{pairs}"), call(older, f"n{pairs}"))
                 assert len(set(ids)) == 1, ids
-            assert max(apart) < 0.005
-            assert await ships.stored() == 5
+                pairs += 1
+                close += max(left) - min(left) < 0.005
+            assert close == 5
+            assert await ships.stored() == pairs
             calls = await database.value("SELECT count(DISTINCT job_id) FROM deedbox.every_call WHERE source = 'mcp'")
-            assert int(str(calls)) == 5
+            assert int(str(calls)) == pairs
 
 
 @proves("G-MCP-ERAS")

@@ -172,6 +172,7 @@ def calls(one: Sample) -> Iterator[tuple[int, Call]]:
     yield 60, lambda c: tools.turn(c, "default", "act", sha256(b"call"), key="k", call_id=one.new[0], window_s=60)
     yield 60, lambda c: tools.spend(c, one.waiting[0], 10)
     yield 200, lambda c: tools.journal(c, [_tool_row(one)])
+    yield 60, lambda c: tools.journal(c, [_tool_row(one)], begun=True)
     yield 60, lambda c: model_calls.spent(c, one.finished[0], "EUR", except_part="agent", from_turn=1)
     yield 60, lambda c: model_calls.steps(c, one.finished[0], "dra")
     yield 60, lambda c: model_calls.drafted(c, one.finished[0], "model 0")

@@ -124,6 +124,8 @@ def register(given: type[BaseModel], made: type[BaseModel] = Good, name: str = "
         (lambda: register(Good, dict), "the return type must be one pydantic model"),  # pyright: ignore[reportArgumentType]
         (lambda: register(Good, tool_calls=-1), "tool_calls is from 0"),
         (lambda: register(Good, object_id="nothing"), "object_id names 'nothing'"),
+        (lambda: register(Good, tool_wait="soon"), "tool_wait: 'soon' is not a duration"),
+        (lambda: register(Good, tool_wait=-1), "tool_wait: -1 must be above zero"),
     ],
 )
 def test_what_agents_cannot_be_given_is_refused(attempt: Callable[[], App], said: str) -> None:

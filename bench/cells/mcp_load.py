@@ -18,7 +18,7 @@ class Calls(Load):
 
     wanted = b"HTTP/1.1 200"
 
-    def __init__(self, key: str, port: int, first: int) -> None:
+    def __init__(self, key: str, port: int, tool: str, first: int) -> None:
         """`first` is the number of the first call."""
         super().__init__("/mcp", key, port, first)
         meta: dict[str, Any] = {
@@ -26,7 +26,7 @@ class Calls(Load):
             "io.modelcontextprotocol/clientCapabilities": {},
         }
         params: dict[str, Any] = {
-            "name": "take_call",
+            "name": tool,
             "arguments": {"number": "NUMBER"},
             "idempotencyKey": f"job-{_HELD}",
             "_meta": meta,
@@ -36,7 +36,7 @@ class Calls(Load):
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
-            f"MCP-Protocol-Version: {_VERSION}\r\nMcp-Method: tools/call\r\nMcp-Name: take_call\r\n"
+            f"MCP-Protocol-Version: {_VERSION}\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._parts = (head + body).encode().split(_HELD.encode())
@@ -51,7 +51,7 @@ class Calls(Load):
 
 async def main(options: dict[str, Any], _url: str, bench: Bench) -> None:
     """Load for so many seconds over so many connections, and wait for every answer."""
-    load = Calls(options["key"], options["port"], options["first"])
+    load = Calls(options["key"], options["port"], options["tool"], options["first"])
     seconds = await drive(load, options, bench)
     figures = {"sent": load.sent, "refused": load.refused, "example": load.example[:1000], "pending": load.pending}
     await bench.report(**figures, seconds=seconds, waits=load.waits)

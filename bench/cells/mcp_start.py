@@ -30,6 +30,7 @@ STEPS = 15
 SENT_AT = "sent at "
 _WARM_UP_S = 0.5
 _STOPS_WITHIN_S = 60.0
+_ENDED_WITHIN_S = 30
 
 
 class _Plain(uvicorn.Server):
@@ -57,21 +58,24 @@ class Answered(BaseModel):
 
 
 async def measure(server: Server, seconds: float) -> list[Sample]:
-    """Both servers, one after the other in either order, each warmed up for half a second."""
+    """Both tools of ours and the sample's, one after the other in any order, each warmed up for half a second."""
+    tools = {"mcp_start": "start_call", "mcp_call": "take_call"}
     return [
-        await (_ours(server, seconds) if cell == "mcp_start" else _sample(server, seconds))
-        for cell in random.sample(("mcp_start", "mcp_sample"), 2)
+        await (_sample(server, seconds) if cell == "mcp_sample" else _ours(server, cell, tools[cell], seconds))
+        for cell in random.sample((*tools, "mcp_sample"), 3)
     ]
 
 
-async def _ours(server: Server, seconds: float) -> Sample:
-    """Every call is a job that was accepted, ran in the worker and is answered with its result."""
+async def _ours(server: Server, cell: str, tool: str, seconds: float) -> Sample:
+    """Every call is a job that was accepted and is run by the worker; one that is waited for is answered with its result."""
     async with server.fresh() as database:
         work, serve = (Child(MODULE, {"part": part}, database.url) for part in ("worker", "api"))
         async with work as working, serve as serving:
             await working.hear()
             port = int((await serving.hear())["port"])
-            figures, used, sent = await _loaded(server, database, serving, working, port, server.key, seconds)
+            load = {"key": server.key, "port": port, "tool": tool}
+            figures, used, sent = await _loaded(server, database, [serving, working], load, seconds)
+            await _ended(database)
             working.tell("stop")
             await working.hear(within=_STOPS_WITHIN_S)
             row = await database.row(
@@ -85,32 +89,41 @@ async def _ours(server: Server, seconds: float) -> Sample:
     waits = figures["waits"]
     values = {"rate": len(waits) / figures["seconds"], **percentiles(waits)}
     values |= {"cpu_us": used.micros([serving.pid, working.pid], len(waits)), "pending": float(figures["pending"])}
-    return Sample("mcp_start", values, len(waits), int(row[0]), max(0, int(row[1])), used.others)
+    return Sample(cell, values, len(waits), int(row[0]), max(0, int(row[1])), used.others)
+
+
+async def _ended(database: Database) -> None:
+    """Wait for the jobs that were only started; those that are not over by then count as lost."""
+    for _ in range(_ENDED_WITHIN_S * 20):
+        if int((await database.row("SELECT count(*) FROM deedbox.queue"))[0]) == 0:
+            return
+        await asyncio.sleep(0.05)
 
 
 async def _sample(server: Server, seconds: float) -> Sample:
     """Nothing is stored, and nothing runs but the function."""
     async with server.fresh() as database, Child(MODULE, {"part": "sample"}, database.url) as serving:
         port = int((await serving.hear())["port"])
-        figures, used, _ = await _loaded(server, database, serving, None, port, "none", seconds)
+        load = {"key": "none", "port": port, "tool": "take_call"}
+        figures, used, _ = await _loaded(server, database, [serving], load, seconds)
     waits = figures["waits"]
     values = {"rate": len(waits) / figures["seconds"], **percentiles(waits), "cpu_us": used.micros([serving.pid], len(waits))}
     return Sample("mcp_sample", values, len(waits), 0, 0, used.others)
 
 
 async def _loaded(
-    server: Server, database: Database, serving: Child, working: Child | None, port: int, key: str, seconds: float
+    server: Server, database: Database, measured: list[Child], load: dict[str, Any], seconds: float
 ) -> tuple[dict[str, Any], processor.Used, int]:
     """Load it from a process of its own; the figures, the processor's time, and how many calls there were with the warm-up."""
     sent = 0
     figures: dict[str, Any] = {}
     used: processor.Used | None = None
     for how_long in (_WARM_UP_S, seconds):
-        options = {"key": key, "port": port, "connections": AT_ONCE, "seconds": how_long, "first": mcp_load.FIRST + sent}
+        options = {**load, "connections": AT_ONCE, "seconds": how_long, "first": mcp_load.FIRST + sent}
         async with Child(mcp_load.MODULE, options, database.url) as loading:
             await loading.hear()
             await database.settle()
-            pids = [serving.pid, loading.pid, *([] if working is None else [working.pid])]
+            pids = [loading.pid, *(child.pid for child in measured)]
             before = processor.read(server.postmaster, pids)
             loading.tell("go")
             figures = await loading.hear(within=how_long + 60)
@@ -123,8 +136,13 @@ async def _loaded(
 
 
 def make_app() -> App:
-    """One tool that answers at once, and one that takes its time and tells how far it is."""
+    """One tool that is waited for, the same one that is only started, and one that takes its time and tells how far it is."""
     app = App()
+
+    @app.action(roles=["operator"], policy=allow(), tool=True, tool_wait=0)
+    async def start_call(_ctx: Context, given: Given) -> Answered:
+        """Start a call."""
+        return Answered(text=f"taken {given.number}")
 
     @app.action(roles=["operator"], policy=allow(), tool=True)
     async def take_call(_ctx: Context, given: Given) -> Answered:
@@ -140,7 +158,7 @@ def make_app() -> App:
             await asyncio.sleep(0.6)
         return Answered(text=f"run {given.number}")
 
-    assert list(app.actions) == ["take_call", "run_steps"], (take_call, run_steps)
+    assert list(app.actions) == ["start_call", "take_call", "run_steps"], (start_call, take_call, run_steps)
     return app
 
 

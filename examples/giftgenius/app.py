@@ -110,6 +110,7 @@ async def add_purchase_history(ctx: Context, given: Purchases) -> Kept:
     consequence="read",
     key="content",
     tool=True,
+    tool_wait=0,
     retry=Retry(attempts=10, base="300ms", cap="5s"),
     follow_ups=[MORE, NARROWER, ANOTHER_KIND],
 )

@@ -42,13 +42,15 @@ class Offer:
 
     `withheld` says why it is not offered, None where it is. `calls` is how many calls of tools one of its own jobs may make.
     `object_id` is the dotted name of the output's member that names the thing, where no receipt does. `task_error` has its
-    failures told as the protocol's own.
+    failures told as the protocol's own. `wait_s` is how long a call waits for its end where the caller does not say, in
+    seconds; None: as long as the face that it comes by.
     """
 
     withheld: str | None = None
     calls: int = 100
     object_id: str | None = None
     task_error: bool = False
+    wait_s: float | None = None
 
 
 class RegistrationError(ValueError):
@@ -166,6 +168,7 @@ def make_action(
     tool_calls: int = 100,
     object_id: str | None = None,
     task_error: bool = False,
+    tool_wait: str | float | None = None,
 ) -> Action:
     """Check a handler and its declaration, against the models of the `payloads` that its app's connectors take.
 
@@ -229,7 +232,9 @@ def make_action(
         escalate_to=escalate_to,
         escalate_after_s=_escalate_after(name, escalate_to, escalate_after, approvers, policy),
         follow_ups=_follow_ups(name, follow_ups),
-        offer=_offer(name, (input_model, output_model), tool, tool_calls, object_id, task_error=task_error),
+        offer=_offer(
+            name, (input_model, output_model), tool, Offer(None, tool_calls, object_id, task_error, _tool_wait(name, tool_wait))
+        ),
     )
 
 
@@ -244,21 +249,28 @@ def _offer(
     name: str,
     models: tuple[type[BaseModel], type[BaseModel]],
     tool: bool | None,  # noqa: FBT001 -- what is declared
-    calls: int,
-    object_id: str | None,
-    *,
-    task_error: bool,
+    declared: Offer,
 ) -> Offer:
-    if not 0 <= calls <= MOST_TOOL_CALLS:
+    if not 0 <= declared.calls <= MOST_TOOL_CALLS:
         raise RegistrationError(f"{name}: tool_calls is from 0 to {MOST_TOOL_CALLS}")
-    if object_id is not None:
-        _field_of(name, models[1], object_id, "object_id")
+    if declared.object_id is not None:
+        _field_of(name, models[1], declared.object_id, "object_id")
     if tool is False:
-        return Offer("its registration says tool=False", calls, object_id, task_error)
+        return replace(declared, withheld="its registration says tool=False")
     found = contract.faults(name, *models)
     if found and tool:
         raise RegistrationError(f"{found[0]}. An action that is a tool keeps the contract of tools")
-    return Offer(found[0] if found else None, calls, object_id, task_error)
+    return replace(declared, withheld=found[0] if found else None)
+
+
+def _tool_wait(name: str, wait: str | float | None) -> float | None:
+    # Nought is no duration anywhere else; here it says that the number of the job is all that is waited for.
+    if wait is None or wait == 0:
+        return None if wait is None else 0.0
+    try:
+        return seconds(wait, name="tool_wait")
+    except ValueError as error:
+        raise RegistrationError(f"{name}: {error}") from error
 
 
 def _check_rules(name: str, policy: Policy, known: Known) -> frozenset[str]:

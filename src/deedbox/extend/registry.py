@@ -78,6 +78,7 @@ class App:
         tool_calls: int = 100,
         object_id: str | None = None,
         task_error: bool = False,
+        tool_wait: str | float | None = None,
     ) -> Callable[[Handler], Handler]:
         """Register a handler `async def verb_noun(ctx: Context, input: Model) -> Output`; a `def` runs in a thread.
 
@@ -107,8 +108,9 @@ class App:
         input and output names its members, every text has a longest length, and a field such as `history` says why it is
         there. `tool=False` offers it to none; where nothing is said it is offered if it keeps the contract. `object_id` is the
         dotted name of the output's member that names the thing, `tool_calls` how many calls of tools one of its own jobs may
-        make, and `task_error` has its failures told as the protocol's own. With `consequence="read"` and `allow()` it can have
-        no effects, and whoever may read may run it with one of its roles.
+        make, and `task_error` has its failures told as the protocol's own. `tool_wait` is how long a call of the tool waits for
+        its end where the caller does not say: 0 suits what always takes long, and is answered with the job's number at once.
+        With `consequence="read"` and `allow()` it can have no effects, and whoever may read may run it with one of its roles.
         `accepts` lists older versions whose stored jobs this code may run. Raises RegistrationError.
         """
 
@@ -146,6 +148,7 @@ class App:
                 tool_calls=tool_calls,
                 object_id=object_id,
                 task_error=task_error,
+                tool_wait=tool_wait,
             )
             if action.name in self.actions:
                 raise RegistrationError(f"action {action.name!r} is registered twice")

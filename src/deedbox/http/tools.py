@@ -53,7 +53,7 @@ class ToolRoutes:
         return answer({"tools": tools, "envelope_schema": dict(ENVELOPE_SCHEMA)})
 
     async def call(self, request: Request, principal: Principal) -> Response:
-        """POST /api/tools/{action}: the body holds the arguments; `?wait_s=` is at most 25, and 5 where it is not given."""
+        """POST /api/tools/{action}: the body holds the arguments; `?wait_s=` is at most 25, else 5 or the action's own."""
         name = str(request.path_params["action"])
         call, refused = await self._read(request, name)
         if refused is not None:
@@ -71,7 +71,7 @@ class ToolRoutes:
                 None,
                 key=headers.idempotency_key(request),
                 source=_source(request),
-                wait_s=_wait(request),
+                wait_s=self._wait(request, name),
                 caller_run=headers.caller_run(request),
                 traceparent=headers.traceparent(request),
                 parent_job_id=headers.one_header(request, "Deedbox-Parent-Job"),
@@ -81,6 +81,10 @@ class ToolRoutes:
         except DeedboxError as error:
             return call, error
         return replace(call, arguments=parsed.value, parsed=parsed), None
+
+    def _wait(self, request: Request, name: str) -> float:
+        asked = request.query_params.get("wait_s")
+        return self._tools.wait_s(name, WAIT_S) if asked is None else _seconds(asked)
 
     async def _arguments(self, request: Request) -> Parsed:
         name, options = media_type(request)
@@ -99,10 +103,7 @@ class ToolRoutes:
         return answer(envelope.shown(), 200, again)
 
 
-def _wait(request: Request) -> float:
-    text = request.query_params.get("wait_s")
-    if text is None:
-        return WAIT_S
+def _seconds(text: str) -> float:
     if not _SECONDS.fullmatch(text):
         problem = Problem("/wait_s", "parameter", "must be a number of seconds such as 5")
         raise DeedboxError("invalid_parameter", "wait_s must be a number of seconds such as 5.", problems=(problem,))

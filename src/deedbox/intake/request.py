@@ -65,3 +65,5 @@ class Accepted(NamedTuple):
     replayed: bool
     taken_up: bool = False
     """The delivery of its key has begun a new round of a parked job."""
+    key_sha256: bytes | None = None
+    """The digest of its key, where this call has made it."""

@@ -257,7 +257,8 @@ class Intake:
     async def _put(self, job: store.NewJob, request: Request) -> Accepted:
         for _ in range(3):
             if await self._gathered.store(job, request.entry):
-                return Accepted(job.job_id, "queued" if job.terms.held_for is None else "awaiting_human", replayed=False)
+                state = "queued" if job.terms.held_for is None else "awaiting_human"
+                return Accepted(job.job_id, state, replayed=False, key_sha256=job.key_sha256)
             bound = await self._gathered.bound(job)
             if bound is None:
                 continue

@@ -124,25 +124,29 @@ class Calls:
         return await self._with_pages(ctx, envelope)
 
     def _call_of(self, ctx: Ctx, name: str, arguments: Any) -> ToolCall:
-        wait_s = QUICK_TASK_S if takes_tasks(ctx) else QUICK_S
         return ToolCall(
             name,
             arguments,
             key=keys.key_of(ctx),
             source="mcp",
-            wait_s=0.0 if exchange_of(ctx).progress_token is not None else wait_s,
+            wait_s=0.0 if exchange_of(ctx).progress_token is not None else self._wait_s(ctx, name),
             caller_run=keys.caller_run(ctx),
             traceparent=keys.traceparent(ctx),
             parent_job_id=keys.parent_of(ctx),
             version=keys.version_of(ctx),
         )
 
+    def _wait_s(self, ctx: Ctx, name: str) -> float:
+        return self._deps.tools.wait_s(name, QUICK_TASK_S if takes_tasks(ctx) else QUICK_S)
+
     async def _accepted(self, ctx: Ctx, who: Principal, call: ToolCall) -> Envelope:
         """The call's answer once it is committed and was waited for a little; with a token, its progress comes first."""
         envelope = await self._deps.tools.call(who, call, hurry=self._deps.stopping)
         if call.wait_s or envelope.job_id is None or envelope.status != "pending":
             return envelope
-        wait_s = QUICK_TASK_S if takes_tasks(ctx) else QUICK_S
+        wait_s = self._wait_s(ctx, call.action)
+        if wait_s <= 0:
+            return envelope
         async with self._following.told(ctx, envelope.job_id) as telling:
             later = await self._deps.tools.outcome(who, envelope.job_id, wait_s=wait_s)
             if later.status != "pending":

@@ -93,6 +93,6 @@ async def spend(connection: Connection, parent_job_id: UUID, most: int) -> bool:
     return await cursor.fetchone() is not None
 
 
-async def journal(on: Connection | Wire, calls: Sequence[ToolRow]) -> None:
-    """Keep calls of tools as they were answered."""
-    await run(on, "tools", "journal", {"calls": rows([call.row for call in calls])})
+async def journal(on: Connection | Wire, calls: Sequence[ToolRow], *, begun: bool = False) -> None:
+    """Keep calls of tools as they were answered; `begun` says that the jobs of all had just been queued by then."""
+    await run(on, "tools", "journal_begun" if begun else "journal", {"calls": rows([call.row for call in calls])})

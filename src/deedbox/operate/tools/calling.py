@@ -13,17 +13,19 @@ from deedbox.intake.documents import Parsed, check
 from deedbox.intake.request import Accepted, Request
 from deedbox.intake.submit import Intake
 from deedbox.model.errors import DeedboxError, InvalidValueError
+from deedbox.model.fingerprint import canonical_text, sha256
 from deedbox.model.identity import Principal
 from deedbox.model.tool_codes import of_error
 from deedbox.operate.follow import Follow
 from deedbox.operate.job_view import JobView, Outcome
 from deedbox.operate.tools.catalogue import Catalogue
-from deedbox.operate.tools.envelope import Envelope, Fault, Tool, bounded, refusal
+from deedbox.operate.tools.envelope import Envelope, Fault, Tool, refusal
 from deedbox.operate.tools.hurry import or_now
+from deedbox.operate.tools.job_page import shown
 from deedbox.operate.tools.journal import Journal, Noted
-from deedbox.operate.tools.keys import Keyed, checked_parent, count_refused, hash_of, keyed
+from deedbox.operate.tools.keys import Keyed, checked_parent, count_refused, keyed
 from deedbox.operate.tools.sentences import called, plain, said
-from deedbox.operate.tools.telling import told, told_outcome
+from deedbox.operate.tools.telling import begun, told, told_outcome
 from deedbox.operate.verbs import Verbs
 from deedbox.operate.views import AWAY, Views
 from deedbox.operate.waiting import reasons
@@ -36,7 +38,6 @@ LONGEST_WAIT_S = 25.0
 """Nothing waits longer than this for a job, in seconds."""
 WINDOW_S = 60.0
 """How long equal calls of one caller without a key are one, in seconds."""
-MOST_EVENTS = 50
 _JOB_TOOL = "get_job"
 _CANCEL_TOOL = "cancel_job"
 
@@ -103,6 +104,11 @@ class Tools:
         if found is None:
             raise KeyError(action)
         return self._catalogue.tool(found)
+
+    def wait_s(self, action: str, most: float) -> float:
+        """How long a call waits for its end where its caller does not say, in seconds: at most `most`."""
+        found = self._catalogue.action(action)
+        return most if found is None or found.offer.wait_s is None else min(found.offer.wait_s, most)
 
     async def drain(self) -> None:
         """Wait until every call that was answered is in the journal; for a process that is about to stop."""
@@ -179,7 +185,8 @@ class Tools:
         request = self._request(who, call, noted)
         try:
             action = self._offered(call)
-            noted.input_sha256 = self._hash(call)
+            parsed = self._read(call)
+            noted.input_sha256 = sha256(parsed.canonical)
             found = await self._keyed(who, call, action, noted)
         except DeedboxError as error:
             noted.validation = "invalid" if of_error(error.code) in {"INVALID_INPUT", "SECRET_IN_INPUT"} else None
@@ -187,7 +194,7 @@ class Tools:
             raise
         try:
             accepted = await self._intake.submit(
-                request._replace(key=found.key, otherwise=found.otherwise, parent=noted.parent)
+                request._replace(key=found.key, otherwise=found.otherwise, parent=noted.parent, parsed=parsed)
             )
         except DeedboxError as error:
             noted.validation = "invalid" if of_error(error.code) in {"INVALID_INPUT", "SECRET_IN_INPUT"} else None
@@ -223,11 +230,12 @@ class Tools:
         return action
 
     @staticmethod
-    def _hash(call: ToolCall) -> bytes:
+    def _read(call: ToolCall) -> Parsed:
+        if call.parsed is not None:
+            return call.parsed
         try:
-            if call.parsed is None:
-                check(call.arguments)
-            return hash_of(call.arguments)
+            check(call.arguments)
+            return Parsed(call.arguments, *canonical_text(call.arguments))
         except InvalidValueError as error:
             raise DeedboxError("invalid_value", "An argument cannot be kept.", problems=(error.problem,)) from error
 
@@ -253,6 +261,10 @@ class Tools:
     ) -> Envelope:
         wait_s, job_id = _bounded(call.wait_s), accepted.job_id
         view: JobView | Outcome | None
+        if wait_s <= 0 and not accepted.replayed and accepted.state == "queued":
+            # Nothing has become of it yet that this process does not know.
+            noted.begun, noted.key_sha256 = True, accepted.key_sha256
+            return begun(self._actions[call.action], job_id, audit_id=str(noted.call_id))
         if wait_s > 0:
             fresh, stuck = not accepted.replayed, self._stuck(who, job_id)
             asked = asyncio.ensure_future(self._follow.outcome(who, job_id, wait_s, fresh=fresh, stuck=stuck))
@@ -300,47 +312,8 @@ class Tools:
         if view is None or page is None:
             raise DeedboxError("not_found", "There is no such job, or it is not yours.")
         envelope = await self._told(who, view, str(view.job_id))
-        events = page.events[:MOST_EVENTS]
-        shown = [
-            {
-                "seq": event.seq,
-                "type": event.type,
-                "round": event.round,
-                "at": event.timestamp.isoformat(),
-                "payload": dict(event.payload),
-            }
-            for event in events
-        ]
-        pending: Mapping[str, Any] = envelope.data or {} if envelope.status == "pending" else {}
-        approvals: list[Any] = pending.get("approvals", [])
-        data: dict[str, Any] = {
-            "state": view.state,
-            "reason": pending.get("reason"),
-            "attempt": view.attempts,
-            "max_attempts": view.max_attempts,
-            "progress": view.progress,
-            "partial": view.partial,
-            "events": shown,
-            "next_after": events[-1].seq if events else after,
-            "complete": page.complete and len(events) == len(page.events),
-            "approval": next(iter(approvals), None),
-            "approvals": approvals,
-            "result": envelope.data if envelope.status != "pending" else None,
-            "title": self._titled(view.action),
-            "follow_ups": self._follow_ups(view),
-        }
-        return replace(envelope, data=_fitted(data, f"{self._base_url}/api/jobs/{view.job_id}"))
-
-    def _titled(self, name: str) -> str:
-        """What a person calls an action."""
-        action = self._actions.get(name)
-        return called(name).capitalize() if action is None else action.title.rstrip(".")
-
-    def _follow_ups(self, view: JobView) -> list[dict[str, str]]:
-        """What the reader of a finished result may ask for next, in the words that its action was declared with."""
-        action = self._actions.get(view.action)
-        offered = () if action is None or view.state != "completed" else action.follow_ups
-        return [{"label": one.label, "message": one.message} for one in offered]
+        action, link = self._actions.get(view.action), f"{self._base_url}/api/jobs/{view.job_id}"
+        return replace(envelope, data=shown(view, page, envelope, action, after=after, link=link))
 
     async def _cancel(self, who: Principal, job_id: UUID | str, reason: str) -> Envelope:
         found = _id(job_id, "job")
@@ -384,12 +357,3 @@ def _trace_id(call: ToolCall, action: Action | None) -> str | None:
         return None
     found = cast("dict[str, Any]", call.arguments).get("trace_id")
     return found if isinstance(found, str) and 0 < len(found) <= 200 and found.isprintable() and found.isascii() else None  # noqa: PLR2004 -- as the header
-
-
-def _fitted(data: dict[str, Any], link: str) -> Any:
-    """The data of a job; where it is too long the result goes by link, then the draft, so that progress is always there."""
-    for name in ("result", "partial"):
-        if "too_large" not in bounded(data, link):
-            return data
-        data = {**data, name: None, "link": link}
-    return bounded(data, link)

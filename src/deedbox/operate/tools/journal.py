@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import UUID
 
 from deedbox import __version__, telemetry
@@ -29,10 +29,16 @@ _ROLES = ("role", "roles", "user_role", "actor_role", "acting_role", "caller_rol
 _LONGEST = 200
 _ODD = re.compile(r"[^\x20-\x7e]")
 
+_Line: TypeAlias = tuple[store.ToolRow, bool]
+"""A line, and whether its job had just been queued."""
+
 
 @dataclass(slots=True)
 class Noted:
-    """What is known of a call while it goes on; `began` is of the monotonic clock."""
+    """What is known of a call while it goes on; `began` is of the monotonic clock.
+
+    `begun` says that it is answered as soon as its job is queued; `key_sha256` is then the digest of the job's key.
+    """
 
     call_id: UUID
     began: float
@@ -42,6 +48,8 @@ class Noted:
     input_sha256: bytes | None = None
     validation: str | None = None
     replayed: bool = False
+    begun: bool = False
+    key_sha256: bytes | None = None
 
 
 class Journal:
@@ -58,7 +66,7 @@ class Journal:
     ) -> None:
         """Keep one call; never raises: what was answered stays answered when the store is away, and the log says so."""
         try:
-            await self._lines.put(_row(who, call, action, noted, envelope))
+            await self._lines.put((_row(who, call, action, noted, envelope), noted.begun))
         except (StoreError, *UNREACHABLE) as error:
             telemetry.log("tools").warning("call_not_journalled", audit_id=str(noted.call_id), error=type(error).__name__)
 
@@ -73,11 +81,11 @@ class Journal:
         await asyncio.gather(*self._under_way)
         await self._lines.drain()
 
-    async def _flush(self, lines: Sequence[store.ToolRow]) -> list[None]:
-        await store.journal(self._wire, lines)
+    async def _flush(self, lines: Sequence[_Line]) -> list[None]:
+        await store.journal(self._wire, [row for row, _ in lines], begun=all(begun for _, begun in lines))
         return [None] * len(lines)
 
-    async def _one(self, line: store.ToolRow) -> None:
+    async def _one(self, line: _Line) -> None:
         await self._flush([line])
 
 
@@ -99,7 +107,7 @@ def _row(who: Principal, call: "ToolCall", action: Action | None, noted: Noted, 
         claimed_role=_claimed(call),
         job_id=noted.job_id,
         parent_job_id=noted.parent,
-        key_sha256=sha256(call.key.encode("utf-8", "surrogatepass")) if call.key else None,
+        key_sha256=sha256(call.key.encode("utf-8", "surrogatepass")) if call.key else noted.key_sha256,
         input_sha256=noted.input_sha256,
         trace=None if call.traceparent is None else _short(call.traceparent),
         caller_run=None if call.caller_run is None else _short(call.caller_run),

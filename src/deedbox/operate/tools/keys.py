@@ -6,7 +6,7 @@ from uuid import UUID
 from deedbox.extend.action import Action
 from deedbox.intake.keys import check_key
 from deedbox.model.errors import DeedboxError, Problem
-from deedbox.model.fingerprint import jcs, sha256
+from deedbox.model.fingerprint import sha256
 from deedbox.model.identity import Principal
 from deedbox.model.secrets import kind_of
 from deedbox.store import tools as store
@@ -101,8 +101,3 @@ async def checked_parent(pool: Pool, who: Principal, parent: UUID) -> str:
     if found.state is None:
         raise DeedboxError("permission_denied", "The job within which this is called has ended; it may call nothing more.")
     return found.action
-
-
-def hash_of(arguments: object) -> bytes:
-    """The hash of canonical arguments. Raises InvalidValueError for what has no canonical form."""
-    return sha256(jcs(arguments))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -16,6 +17,7 @@ from deedbox.operate.tools.sentences import CAUSES, called, plain, said, wait
 from deedbox.store.rows import encode
 
 UNKNOWN = frozenset({"unknown", "unknown_closed"})
+_SOON_S = 2.0
 _ASK_AGAIN_S = {"awaiting_human": 10.0}
 
 
@@ -35,14 +37,14 @@ def told(view: JobView, action: Action | None, *, audit_id: str, link: str, base
     if view.is_over:
         return _failed(view, action, audit_id, link)
     reason, sentence = _pending(view, switched_off=switched_off)
-    data: dict[str, Any] = {
-        "state": view.state,
-        "reason": reason,
-        "attempt": view.attempts,
-        "max_attempts": view.max_attempts,
-        "progress": view.progress,
-        "approvals": [_approval(item, base_url) for item in view.approvals if item.state == "pending"],
-    }
+    data = _standing(
+        view.state,
+        reason,
+        view.max_attempts,
+        attempt=view.attempts,
+        progress=view.progress,
+        approvals=[_approval(item, base_url) for item in view.approvals if item.state == "pending"],
+    )
     return Envelope(
         "pending",
         view.action,
@@ -53,8 +55,44 @@ def told(view: JobView, action: Action | None, *, audit_id: str, link: str, base
         retryable=reason != "outcome_unknown",
         data=_clean(data, link),
         state=view.state,
-        retry_after_s=_ASK_AGAIN_S.get(view.state, 2.0),
+        retry_after_s=_ASK_AGAIN_S.get(view.state, _SOON_S),
     )
+
+
+def begun(action: Action, job_id: UUID, *, audit_id: str) -> Envelope:
+    """The answer for a job that was queued a moment ago, as `told` gives it for its view."""
+    reason, sentence = _queued(called(action.name))
+    return Envelope(
+        "pending",
+        action.name,
+        str(job_id),
+        said(sentence),
+        audit_id,
+        retryable=True,
+        data=_standing("queued", reason, action.retry.attempts),
+        state="queued",
+        retry_after_s=_SOON_S,
+    )
+
+
+def _standing(
+    state: str,
+    reason: str,
+    max_attempts: int,
+    *,
+    attempt: int = 0,
+    progress: Mapping[str, Any] | None = None,
+    approvals: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """What there is to know of a job while it is pending."""
+    return {
+        "state": state,
+        "reason": reason,
+        "attempt": attempt,
+        "max_attempts": max_attempts,
+        "progress": progress,
+        "approvals": list(approvals),
+    }
 
 
 def _approval(item: Any, base_url: str) -> dict[str, Any]:
@@ -82,6 +120,10 @@ def _pending(view: JobView, *, switched_off: bool) -> tuple[str, str]:  # noqa: 
         return "retrying", _retrying(view)
     if view.next_attempt_at is not None:
         return "scheduled", f"{name.capitalize()} is accepted and begins later."
+    return _queued(name)
+
+
+def _queued(name: str) -> tuple[str, str]:
     return "queued", f"{name.capitalize()} is accepted and waits for its turn."
 
 

@@ -71,3 +71,16 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT jsonb_agg(DISTINCT provider_id) AS ids FROM deedbox.receipt WHERE job_id = c.job_id
 ) AS x ON true
+
+-- name: journal_begun
+-- Keep calls of tools that were answered as soon as their jobs were queued: nothing has come of those yet, so nothing is looked up.
+INSERT INTO deedbox.call (call_id, called_at, tenant, subject, role, claimed_role, source, action, job_id, parent_job_id, key_sha256,
+                          input_sha256, trace, caller_run, status, duration_ms, detail, through)
+SELECT c.call_id, deedbox.clock(), c.tenant, c.subject, c.role, c.claimed_role, c.source, c.action, c.job_id, c.parent_job_id,
+       c.key_sha256, c.input_sha256, c.trace, c.caller_run, c.status, c.duration_ms,
+       jsonb_build_object('answer', c.answer, 'state', c.state, 'build', c.build, 'validation', c.validation), c.through
+FROM json_to_recordset(%(calls)s::json) AS c (
+    call_id uuid, tenant text, subject uuid, role text, claimed_role text, source text, action text, job_id uuid,
+    parent_job_id uuid, key_sha256 bytea, input_sha256 bytea, trace text, caller_run text, status text, duration_ms float8,
+    answer text, state text, build text, validation text, through uuid
+)
